@@ -99,8 +99,10 @@ def _text(cell: Any) -> str:
     """A cell as its text; lists as JSON, with the text of what JSON does not know."""
     if isinstance(cell, str):
         return cell
-    if isinstance(cell, list | dict | np.ndarray):
+    if isinstance(cell, list | tuple | dict | np.ndarray):
         return json.dumps(cell, ensure_ascii=False, default=_known)
+    if isinstance(cell, float) and cell.is_integer() and abs(cell) < 1e15:
+        return str(int(cell))  # a column of numbers with gaps has 1 as 1.0
     return "" if missing(cell) else str(cell)
 
 

@@ -66,7 +66,14 @@ def test_every_layout_of_two_sides_reads_the_same(tmp_path, name):
         "scores": "playing at home", "football": "playing at home", "letters": "playing at home",
         "chess": "playing white", "points": "playing white",
     }.get(name, "being shown first")  # fmt: skip
-    much = ("numbers", "scores", "football", "likert", "signs")  # of which less is used than said
+    much = (
+        "numbers",
+        "points",
+        "scores",
+        "football",
+        "likert",
+        "signs",
+    )  # of which less is used than said
     assert [bool(note) for note in data.notes] == ([True] if name in much else [])
 
 

@@ -99,7 +99,7 @@ SUBTLE: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     "format.csv": ("winner,loser\na,b\n", {"date_format": "%d"}, "name it with --time COLUMN"),
     "na.csv": ("winner,loser\na,b\nb,N/A\n", {}, "row 3, column 'loser': 'N/A' stands for a"),
-    "dash.csv": ("race,car,place\n1,a,1\n1,-,2\n", {}, "'-' stands for a missing item"),
+    "dash.csv": ("race,car,place\n1,a,1\n1,-,2\n", {}, "'-' stands for a missing name"),
     "best.csv": (
         "item1,item2,item3,best\n3,1,2,1\n2,5,1,2\n", {}, "'1' may be an item of the row or a",
     ),
@@ -174,7 +174,7 @@ SUBTLE: dict[str, tuple[str, dict[str, Any], str]] = {
         "winner,loser,result\na,b,win\nb,c,draw\n", {},
         "row 3, column 'result': 'draw' may say that the two were equal; mark ties by 1",
     ),
-    "broken.csv": ("winner,loser\na,#REF!\n", {}, "'#REF!' stands for a missing item"),
+    "broken.csv": ("winner,loser\na,#REF!\n", {}, "'#REF!' stands for a missing name"),
     "point_or_thousand.csv": (
         "winner;loser;weight\na;b;1.200\nb;a;800\n", {},
         "row 2, column 'weight': '1.200' may be 1.2 or 1200; write all rows in one of these ways",
@@ -206,6 +206,34 @@ SUBTLE: dict[str, tuple[str, dict[str, Any], str]] = {
         "race,car,place\n1,a,1\n1,b,2\n1,c,0\n", {},
         "row 4, column 'place': '0' may be the first place, or none; write 1 for the first",
     ),
+    "seasons.csv": (
+        "winner,loser,t\na,b,2009/10\nb,a,2010/11\n", {"time": "t"},
+        "row 2, column 't': '2009/10' may be a season or a month; write the year of a season",
+    ),
+    "one_month.csv": ("winner,loser,t\na,b,2009/10\n", {"time": "t"}, "a > b at 2009-10-01"),
+    "halves.csv": ("white,black,result\na,b,1\nb,c,0.5\n", {}, "a > b; b = c"),
+    "not_there.csv": ("winner,loser\na,b\nn.a.,b\n", {}, "'n.a.' stands for a missing name"),
+    "teams.csv": ("winner,loser\n\"['a', 'b']\",c\n", {}, "is a list; write one item a cell"),
+    "tie_name.csv": (
+        "winner,loser\na,b\ntie,b\n", {}, "row 3, column 'winner': 'tie' may say that the two",
+    ),
+    "postponed.csv": (
+        "home,away,home_score,away_score,status\na,b,0,0,Postponed\n", {},
+        "'Postponed' says that there is no result; remove such rows, or use them with --ignore st",
+    ),
+    "postponed_empty.csv": (
+        "home,away,home_score,away_score,status\na,b,,,Postponed\na,b,1,0,FT\n", {}, "a > b",
+    ),
+    "entities.csv": ("order\na &gt; b\nb &gt; a\n", {}, "'a &gt' is not an item of an order"),
+    "dashes.csv": ("order\na -> b\n", {}, "'a -' is not an item of an order; write it as"),
+    "plays.csv": (
+        "playId,game,player,score\n1,Catan,a,8\n1,Catan,b,9\n2,Catan,a,8\n2,Catan,b,7\n", {},
+        "b > a; a > b",
+    ),
+    "choices.csv": (
+        "Timestamp,First choice,Second choice,Third choice\n1,a,b,c\n2,c,a,b\n", {},
+        "a > b > c; c > a > b",
+    ),
     "who.csv": (
         "i,j,winner\n1,2,1\n", {}, "as the loser; say which is, by --loser, or, if it names the",
     ),
@@ -231,6 +259,27 @@ def test_numbers_that_stand_for_sides_are_told(tmp_path):
     assert "Of rows that are equal, nothing is said." in read_comparisons(path).notes[0]
     path.write_text("winner,loser,n\na,b,3\n")
     assert read_comparisons(path).unused_column_hints[0].startswith("Column 'n' looks like weights")
+
+
+@pytest.mark.parametrize(
+    ("columns", "answer"),
+    [
+        ({"winner": [1, 2], "loser": [2.0, np.nan], "tie": [0, 0]}, "the item has no name"),
+        ({"winner": [1, 2], "loser": [2.0, 3.0], "tie": [0, 0]}, "1 > 2; 2 > 3"),
+        ({"order": [("a", "b"), ("b", "c")]}, "a > b; b > c"),
+        ({"winner": [("a", "b")], "loser": ["c"]}, "is a list; write one item a cell"),
+        (
+            {"": ["a", "b", "c", "All"], "a": [0, 1, 0, 1], "b": [2, 0, 1, 3], "c": [0, 0, 0, 0],
+             "All": [2, 1, 1, 4]},
+            "2 x a > b; b > a; c > b",
+        ),
+    ],
+)  # fmt: skip
+def test_cells_of_frames(columns, answer):
+    try:
+        assert said(read_comparisons(pd.DataFrame(columns))) == answer
+    except DataError as error:
+        assert answer in str(error)
 
 
 def test_every_file_of_the_folder_has_an_answer():

@@ -22,7 +22,7 @@ TRUTH = {
 }
 NOTHING = {
     *("", "-", "--", "–", "—", "?", ".", "*", "na", "n/a", "nan", "null", "none", "\\n"),
-    *("#n/a", "#ref!", "#name?", "#value!"),
+    *("n.a.", "n.a", "<na>", "nat", "#n/a", "#ref!", "#name?", "#value!", "#div/0!"),
 }
 # Numbers with a decimal comma, and with a decimal point; the other stands between thousands.
 _COMMA = re.compile(r"[+-]?(?:\d+|[1-9]\d{0,2}(?:\.\d{3})+)(?:,\d+)?", re.ASCII)
@@ -68,10 +68,10 @@ def refuse_empty(table: Table, column: Column, empty: str, cure: str) -> None:
 
 
 def refuse_nothing(table: Table, column: Column, known: Collection[str] = ()) -> None:
-    """Refuse an item without a name, or called as programs call what is missing, unless known."""
+    """Refuse an empty name, or one by which programs call what is missing, unless it is known."""
     for cell in column.values:
         if cell.lower() in NOTHING and cell not in known:
-            problem = f"{cell!r} stands for a missing item" if cell else "the item has no name"
+            problem = f"{cell!r} stands for a missing name" if cell else "the item has no name"
             cure = "write its name, or remove the row"
             raise table.error(problem, cure, column, column.holds(cell))
 
@@ -160,6 +160,8 @@ def time(
     days = [_date(cell, date_format, True) for cell in column.values]
     if digits and not (all(map(_DIGITS.fullmatch, said)) and all(days)):
         return number(table, column)
+    if date_format is None:
+        _refuse_seasons(table, column)
     first = date_format is not None or _day_first(table, column)
     found = [_date(cell, date_format, first) for cell in column.values]
     cure = "write a number or a date in every row, and the same in all"
@@ -204,6 +206,16 @@ def _moment(year: str, month: int, day: str | None, clock: str | None) -> dateti
     return datetime.fromisoformat(
         f"{year}-{month:02d}-{int(day or 1):02d}T{int(hour.lstrip('T')):02d}:{rest}"
     )
+
+
+def _refuse_seasons(table: Table, column: Column) -> None:
+    """Refuse 2009/10 and 2010/11, which may be seasons or months."""
+    months = [match for match in map(_YEAR.fullmatch, column.values) if match and not match[4]]
+    ends = [(int(match[1]) + 1) % 100 == int(match[3]) for match in months]
+    if len(ends) > 1 and all(ends):
+        problem = f"{months[0][0]!r} may be a season or a month"
+        cure = "write the year of a season, or a day such as 2009-10-01"
+        raise table.error(problem, cure, column, column.holds(months[0][0]))
 
 
 def _day_first(table: Table, column: Column) -> bool:

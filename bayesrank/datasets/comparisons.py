@@ -42,6 +42,10 @@ from bayesrank.datasets.table import Source, Table, plain_key, read_table
 
 IN_PYTHON = "options are arguments of ColumnNames: read_comparisons(table, columns=...)"
 _BLOCK = 2**16  # rows that are looked at together
+_NOT_PLAYED = {
+    *("postponed", "cancelled", "canceled", "abandoned", "suspended", "scheduled", "upcoming"),
+    *("not started", "ns", "in progress"),
+}
 _BESIDE = {"judge", "category", "weight", "time"}  # roles that any layout may have
 
 
@@ -220,12 +224,14 @@ def _wins(found: Found) -> _Battles:
         problem = f"item {name!r} is compared with itself"
         raise found.table.error(problem, "remove the row", second, itself)
     outcome = np.full(len(itself), WIN, np.int8)
-    drawn = found.table.column("result", "outcome")
-    if drawn is not None and "tie" not in found.columns:
-        for cell in (cell for cell in drawn.values if cell.lower() in ("draw", "tie", "tied")):
-            cure = f"mark ties by 1 in a column tie, or leave it out with --ignore {drawn.name}"
+    beside = None if "tie" in found.columns else found.table.column("result", "outcome")
+    for column in filter(None, (first, second, beside)):
+        for cell in (cell for cell in column.values if cell.lower() in ("draw", "tie", "tied")):
+            other = f"leave it out with --ignore {column.name}"
+            other = other if column is beside else "correct the name"
+            cure = f"mark ties by 1 in a column tie, or {other}"
             problem = f"{cell!r} may say that the two were equal"
-            raise found.table.error(problem, cure, drawn, drawn.holds(cell))
+            raise found.table.error(problem, cure, column, column.holds(cell))
     if "tie" in found.columns:
         outcome[cells.truth(found.table, found.columns["tie"])] = TIE
     return _Battles(found, first, second, outcome)
@@ -256,6 +262,7 @@ def _sides(found: Found, chosen: ColumnNames) -> _Battles:
         _refuse_contradiction(found, outcome, chosen)
         if np.abs(points[0] - points[1]).max() > 1:
             notes += ("More points win; by how many is not used.",)
+    _refuse_not_played(table)
     position = np.ones(len(table.rows))
     if "neutral" in found.columns:
         position[cells.truth(table, found.columns["neutral"])] = 0.0
@@ -263,6 +270,17 @@ def _sides(found: Found, chosen: ColumnNames) -> _Battles:
     label = "playing white" if name == "white" else "being shown first"
     label = "playing at home" if "home" in name else label
     return _Battles(found, first, second, outcome, position, label, notes)
+
+
+def _refuse_not_played(table: Table) -> None:
+    """Refuse games of which a column says that they have no result yet."""
+    status = table.column("status", "state", "matchstatus", "gamestatus")
+    for cell in status.values if status else ():
+        if cell.lower() in _NOT_PLAYED:
+            cure = f"remove such rows, or use them with --ignore {status.name}"
+            raise table.error(
+                f"{cell!r} says that there is no result", cure, status, status.holds(cell)
+            )
 
 
 def _played(found: Found) -> tuple[Found, tuple[str, ...]]:
@@ -384,9 +402,9 @@ def _refuse_contradiction(found: Found, by_points: NDArray[np.int64], chosen: Co
 
 
 def _rule(column: Column, first: Column, second: Column, chosen: ColumnNames) -> tuple[str, ...]:
-    """How numbers were understood, unless they are the points of a game."""
+    """How numbers were understood."""
     if not any(cell.startswith("-") for cell in column.values):
-        return ()
+        return (f"In {column.name!r}, 1 is for {first.name}, 0 for {second.name}; 0.5 is a tie.",)
     side, other = (first, second) if chosen.positive == "first" else (second, first)
     opposite = "second" if chosen.positive == "first" else "first"
     return (
@@ -475,7 +493,7 @@ def _numbered(
     """Numbers of the items of each row, and their names in the order of first appearance."""
     for column in sides:
         cells.refuse_nothing(table, column, known.names if known else ())
-        listed = next((name for name in column.values if name.startswith(('["', "[["))), None)
+        listed = next((n for n in column.values if n.startswith(('["', "['", "[["))), None)
         if listed is not None:
             problem, cure = f"{cells.quoted(listed)} is a list", "write one item a cell"
             raise table.error(problem, cure, column, column.holds(listed))

@@ -41,7 +41,7 @@ def read_order_cells(table: Table, column: Column) -> tuple[list[NamedOrder], tu
         orders.append(groups)
     names = dict.fromkeys(name for groups in orders for group in groups for name in group)
     for name in names:
-        if {"<", "→", "\n"} & {*name}:
+        if {"<", "→", "≻", "\n"} & {*name} or "&gt" in name or name.endswith("-"):
             where = np.array([name in cell for cell in column.values])[column.codes]
             cure = "write it as a > b > c, the best first"
             raise table.error(

@@ -82,6 +82,7 @@ def read_ratings(path: Source, *, num_levels: int | None = None) -> RatingData:
     user, item, rating = (columns[role] for role in ("user", "item", "rating"))
     for column in (user, item):
         cells.text(table, column)
+        cells.refuse_nothing(table, column)
         for note in alike_note(column.values, "If they are, write them alike."):
             tell(note)
     table.refuse_twice(user, item)

@@ -28,7 +28,17 @@ class Reshape(NamedTuple):
 
 
 _EVENTS = (
-    *("gameid", "matchid", "raceid", "eventid", "heatid", "contestid", "tournamentid", "game_no"),
+    *(
+        "playid",
+        "gameid",
+        "matchid",
+        "raceid",
+        "eventid",
+        "heatid",
+        "contestid",
+        "tournamentid",
+        "game_no",
+    ),
     *("tableid", "ballotid", "setid", "taskid", "questionid"),
     *("game", "match", "race", "event", "heat", "contest", "tournament", "session", "ballot"),
     *("set", "task", "question", "round", "trial"),
@@ -49,7 +59,7 @@ _PLACES = (
 _POINTS = ("score", "points")
 _CHOSEN = ("best", "choice", "chosen", "selected", "winner", "mostimportant", "most")
 _WORST = ("worst", "leastimportant", "least")
-_SUMS = {"total", "totals", "sum", "grand total"}  # of a square table
+_SUMS = {"total", "totals", "sum", "grand total", "all"}  # of a square table
 _RANK = re.compile(
     r"(?:rank |place |choice |[#=t])?(\d{1,4})(?:\.0|st|nd|rd|th)?(?: choice| place)?[.=]?",
     re.ASCII,
@@ -57,7 +67,7 @@ _RANK = re.compile(
 _TAIL = re.compile(r".*(?: - |\[)([^\[\]]+?)\]?")  # of a survey: its question, then the item
 _MEMBER = re.compile(
     r"(item|option|alt|alternative|object|statement|attribute|model|player|team|system|song|"
-    r"candidate|choice|product|photo|image|brand|feature|response|answer|name)"
+    r"candidate|choice|product|photo|image|brand|feature|response|answer|name|opt)"
     r"(?:\d+|[a-z])"
 )
 _WORD = "rank|choice|pref|preference|place|position|vote|pick|top"
@@ -319,10 +329,10 @@ def _by_place(table: Table) -> Table | None:
         if match is not None:
             found[int(match[2])] = column
             named |= bool(match[1] or match[3])
-        elif plain_key(column.name) in _IN_WORDS:
-            found[_IN_WORDS.index(plain_key(column.name)) + 1] = column
+        elif (word := plain_key(column.name).removesuffix("choice")) in _IN_WORDS:
+            found[_IN_WORDS.index(word) + 1] = column
     columns = [found[place] for place in sorted(found)]
-    few = 3 if columns and columns[0].name.lower() == "first" else 2  # of two sides, too
+    few = 3 if columns and plain_key(columns[0].name) == "first" else 2  # of two sides, too
     if len(columns) < few or sorted(found) != list(range(1, len(found) + 1)):
         return None
     texts = [cell for column in columns for cell in column.values if cell]

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from bayesrank._names import alike_note
 from bayesrank._tables import column_names, plain_array
 from bayesrank.datasets import ComparisonData, ReadingNote, read_comparisons
 from bayesrank.estimators.checks import check_comparisons
@@ -54,6 +55,10 @@ def read_columns(
     if said["time"] is not None:
         fields["times"] = _times(said["time"], len(pairs))[kept]
     whole: Any = tuple(names)
+    for note in alike_note(
+        [n for n in names if isinstance(n, str)], "If they are, write them alike."
+    ):
+        warnings.warn(note, ReadingNote, stacklevel=4)
     return ComparisonData(whole, pairs[kept], **fields)
 
 
@@ -71,6 +76,7 @@ def _is_other_layout(table: Any, given: Mapping[str, Any]) -> bool:
 
 def recognised(table: Any, given: Collection[str]) -> ComparisonData:
     """Comparisons of a table in any layout of a file, and a line that says how it is read."""
+    table = table.collect() if type(table).__name__ == "LazyFrame" else table
     data = read_comparisons(table)
     whole = {str(number): number for number in _whole_numbers(table)}
     if whole.keys() >= set(data.names):
