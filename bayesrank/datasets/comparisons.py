@@ -275,12 +275,12 @@ def _sides(found: Found, chosen: ColumnNames) -> _Battles:
 def _refuse_not_played(table: Table) -> None:
     """Refuse games of which a column says that they have no result yet."""
     status = table.column("status", "state", "matchstatus", "gamestatus")
-    for cell in status.values if status else ():
-        if cell.lower() in _NOT_PLAYED:
-            cure = f"remove such rows, or use them with --ignore {status.name}"
-            raise table.error(
-                f"{cell!r} says that there is no result", cure, status, status.holds(cell)
-            )
+    if status is None:
+        return
+    for cell in (cell for cell in status.values if cell.lower() in _NOT_PLAYED):
+        problem = f"{cell!r} says that there is no result"
+        cure = f"remove such rows, or use them with --ignore {status.name}"
+        raise table.error(problem, cure, status, status.holds(cell))
 
 
 def _played(found: Found) -> tuple[Found, tuple[str, ...]]:
