@@ -236,7 +236,7 @@ def _decoded(tree: Any, arrays: Mapping[str, NDArray[Any]], depth: int = 0) -> A
     if kind == "symmetric":
         return _symmetric(arrays[value[0]], value[1])
     if kind == "sparse":  # of version 0.1
-        return sparse.csr_array(_decoded(value, arrays, depth + 1))
+        return sparse.csr_array(arrays[value["array"]])
     if kind == "dict":
         return {name: _decoded(each, arrays, depth + 1) for name, each in value.items()}
     values: Any = [_decoded(each, arrays, depth + 1) for each in value]
@@ -263,6 +263,9 @@ def _sparse(rows: int, columns: int, parts: Sequence[Any], room: int) -> Any:
         raise ValueError("a sparse array claims to be larger than the file")
     if any(part.dtype.kind not in "iu" for part in parts[1:]):
         raise ValueError("a sparse array has places that are no whole numbers")
+    ends = parts[2]
+    if (ends[1:] < ends[:-1]).any():  # SciPy does not look at them where the last is 0
+        raise ValueError("a sparse array has rows that end before they begin")
     found: Any = sparse.csr_array(tuple(parts), shape=(rows, columns))
     found.check_format(full_check=True)
     return found

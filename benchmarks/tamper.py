@@ -145,11 +145,12 @@ def _answers(loaded: Any, answer: Callable[[Any], Any], what: str) -> bool:
 
 @click.command()
 @click.option("--times", type=click.IntRange(1), default=1000, help="Changes of each kind.")
-def tamper(times: int) -> None:
+@click.option("--seed", type=click.IntRange(0), default=0, help="Of chance.")
+def tamper(times: int, seed: int) -> None:
     """Change states and their checksums: each is refused by name, or answers by numbers."""
     with jax.enable_x64(True):
         for kind in _KINDS:
-            ends = tamper_with(kind, times)
+            ends = tamper_with(kind, times, seed)
             click.echo(
                 f"{kind:17} {times} changes: " + f"{ends['refused']} refused, the others answer"
             )

@@ -169,8 +169,14 @@ def test_trees_of_version_0_1_are_not_deep_and_have_no_lengths_that_the_file_has
     tree: Any = 1
     for _ in range(100):
         tree = {"tuple": [tree]}
+    parts = {"sparse": {"tuple": [{"array": name} for name in "abc"]}}
     huge = {"csr": [10**9, 10**9, *({"array": name} for name in "abc")]}
-    for state, reason in ((tree, "in depth 33"), (huge, "larger than the file"), ({"x": 1}, "'x'")):
+    for state, reason in (
+        (tree, "in depth 33"),
+        (huge, "larger than the file"),
+        ({"x": 1}, "'x'"),
+        (parts, "'array'"),
+    ):
         arrays = {"a": np.ones(1), "b": np.zeros(1, int), "c": np.zeros(2, int)}
         _headed(tmp_path / "s", {"format": 1, "class": "Test", "ranker": state}, **arrays)
         with pytest.raises(ValueError, match=f"s is not a state .*{reason}"):
@@ -338,6 +344,8 @@ def test_places_of_a_sparse_array_are_whole_numbers():
         _sparse(2, 2, parts, 999)
     parts[1] = parts[1].astype(int)
     np.testing.assert_array_equal(_sparse(2, 2, parts, 999).toarray(), np.eye(2))
+    with pytest.raises(ValueError, match="rows that end before they begin"):
+        _sparse(2, 2, [*parts[:2], np.array([0, 2, 0])], 999)
 
 
 def test_a_judge_whose_reliability_overflows_is_refused(tmp_path):
