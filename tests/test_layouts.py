@@ -337,7 +337,7 @@ def test_large_files_are_read_as_small_ones(tmp_path, monkeypatch):
     path = tmp_path / "c.csv"
     rows = ["a,1.10,0", "b,1.1,01", "é,a ,1"] * 9 + ["True,x,", "c,1e3,+1"] * 9
     path.write_text("\n".join(["winner,loser,n", *rows, ""]))
-    monkeypatch.setattr("bayesrank.datasets.table._BLOCK", 20)
+    monkeypatch.setattr("bayesrank.datasets.text._BLOCK", 20)
     large = read_comparisons(path)
     monkeypatch.undo()
     small = read_comparisons(path)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesrank.datasets.errors import quoted
 from bayesrank.datasets.table import Column, Table
 
 __all__ = [
@@ -46,11 +47,6 @@ def finite(cell: str) -> float:
     except ValueError:
         return math.nan
     return value if math.isfinite(value) else math.nan
-
-
-def quoted(cell: str) -> str:
-    """A cell as a message has it, by its beginning."""
-    return repr(cell if len(cell) <= 40 else f"{cell[:40]}...")
 
 
 def text(

@@ -15,6 +15,11 @@ def tell(sentence: str) -> None:
     warnings.warn(sentence, ReadingNote, stacklevel=3)
 
 
+def quoted(cell: str) -> str:
+    """A cell as a message has it, by its beginning."""
+    return repr(cell if len(cell) <= 40 else f"{cell[:40]}...")
+
+
 class DataError(ValueError):
     """A data file cannot be used as it is.
 

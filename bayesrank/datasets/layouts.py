@@ -99,14 +99,8 @@ _SIDES = (
     *(("left", "right"), ("first", "second"), ("one", "two"), ("i", "j"), ("red", "blue")),
     ("r", "b"),
 )
-_THIRD = {
-    "a": "c",
-    "1": "3",
-    "first": "third",
-    "one": "three",
-    "i": "k",
-    "red": "green",
-}  # beside a and b
+# Beside a and b.
+_THIRD = {"1": "3", **dict(a="c", first="third", one="three", i="k", red="green")}
 _WORDS = ("home", "white", "left", "first", "a", "red")  # sides that need no other word
 _THINGS = (
     *("", "model", "llm", "generator", "system", "assistant", "method", "algorithm", "player"),
@@ -133,8 +127,6 @@ _OPPONENTS = tuple(
     for other in ("opponent", "opp", "baseline", "reference")
 )
 _POINTS_OF = ("score", "goal", "goals", "points", "pts", "runs", "sets", "scores")
-
-
 _FORMS = (
     *("{thing}{side}", "{side}{thing}", "{side}{thing}name", "{thing}{side}name"),
     *("{thing}name{side}", "{side}{thing}id", "{thing}{side}id", "{thing}id{side}"),
@@ -451,25 +443,24 @@ def _unrecognised(table: Table, layouts: Sequence[Layout], named: Mapping[str, s
         problem = f"there is one column, {quoted(table.header[0])}"
         cure = f"separate columns by commas, and name them in the first line: {closest.example}"
         cure = "write order above it" if ">" in table.header[0] else cure
-        return DataError(table.path, problem, cure, row=1)
-    if not closest.options:
-        return DataError(table.path, problem, cure, row=1)
-    if _is_data(table):
+    elif closest.options and _is_data(table):
         problem = f"the columns are called {table.quoted}: the first line holds items"
-        return DataError(table.path, problem, f"write {layouts[0].example} above it", row=1)
-    if not shares[best]:
+        cure = f"write {layouts[0].example} above it"
+    elif closest.options and not shares[best]:
         problem = f"the columns {table.quoted} are not recognised as comparisons"
         ways = "; or ".join(map(_options_for, needed))
         cure = f"say which they are, by {ways}; or rename them as in {layouts[0].example}"
-        return DataError(table.path, problem, cure, row=1)
-    what = {"first": "first item", "second": "second item"}.get(lacking[0], lacking[0])
-    problem = f"none of the columns {table.quoted} is recognised as the {what.replace('_', ' ')}"
-    cure = f"say which is, by {_options_for(lacking)}"
-    if lacking == ["outcome"]:
-        cure += f", or by {_options_for(('first_score', 'second_score'))}"
-    if lacking == ["loser"]:
-        cure += ", or, if it names the winner of two, by --first and --second"
-    return DataError(table.path, problem, f"{cure}; or rename them as in {closest.example}", row=1)
+    elif closest.options:
+        what = {"first": "first item", "second": "second item"}.get(lacking[0], lacking[0])
+        what = what.replace("_", " ")
+        problem = f"none of the columns {table.quoted} is recognised as the {what}"
+        also = {
+            "outcome": f", or by {_options_for(('first_score', 'second_score'))}",
+            "loser": ", or, if it names the winner of two, by --first and --second",
+        }.get(lacking[0] if len(lacking) == 1 else "", "")
+        cure = f"say which is, by {_options_for(lacking)}{also}; or rename them as in "
+        cure += closest.example
+    return DataError(table.path, problem, cure, row=1)
 
 
 def _options_for(roles: Sequence[str]) -> str:

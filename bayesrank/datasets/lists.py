@@ -13,7 +13,8 @@ import numpy as np
 from bayesrank.datasets import cells
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.layouts import LISTS, find
-from bayesrank.datasets.table import Table, read_table, read_text
+from bayesrank.datasets.table import Table, read_table
+from bayesrank.datasets.text import read_text
 
 __all__ = ["ListData", "align", "read_lists"]
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from bayesrank.datasets.cells import quoted
 from bayesrank.datasets.errors import DataError, tell
-from bayesrank.datasets.table import read_text
+from bayesrank.datasets.text import read_text
 
 SUFFIXES = (".soc", ".soi", ".toc", ".toi", ".order")
 

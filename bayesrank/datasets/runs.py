@@ -11,7 +11,8 @@ from bayesrank._tables import Column
 from bayesrank.datasets import cells
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.layouts import QRELS, RUN, Found, Layout, find
-from bayesrank.datasets.table import Table, read_table, read_text
+from bayesrank.datasets.table import Table, read_table
+from bayesrank.datasets.text import read_text
 
 # Lines and fields of TREC files end here alone: Python's own ideas of what ends a line, or is a
 # blank, include some that names contain, such as \x1c and \x85.

@@ -3,51 +3,28 @@
 What cannot be understood is refused, with its row.
 """
 
-import codecs
-import csv
-import gzip
-import io
 import json
 import os
 import re
-import sys
-import zlib
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesrank._memory import check_memory
 from bayesrank._tables import Column, column_names, from_frame
-from bayesrank.datasets.errors import DataError, tell
-from bayesrank.datasets.exports import READERS, annotations
+from bayesrank.datasets.errors import DataError, quoted, tell
+from bayesrank.datasets.exports import JSON_SUFFIXES, read_games, read_json
+from bayesrank.datasets.text import opened, plain_columns, read_bytes, separated, strict_lines
 
-__all__ = ["Source", "Table", "read_table", "read_text"]
+__all__ = ["Source", "Table", "read_table"]
 
-JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 PARQUET_SUFFIXES = (".parquet", ".pq")
 SHEET_SUFFIXES = (".xlsx", ".xlsm", ".xls", ".ods")
-_MARKS = {
-    codecs.BOM_UTF8: ("utf-8",),
-    codecs.BOM_UTF32_LE: ("utf-32",),  # begins as the mark of UTF-16 does
-    codecs.BOM_UTF32_BE: ("utf-32",),
-    codecs.BOM_UTF16_LE: ("utf-16",),
-    codecs.BOM_UTF16_BE: ("utf-16",),
-    b"": ("utf-8", "cp1252"),
-}
-_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _TITLE = "remove the lines above the one that names the columns"
-_HEAD = 1_000_000  # bytes that are looked at to find what separates columns
-_BLOCK = 20_000_000  # bytes that are read at once
-_SPACE = 4  # a file's bytes, its text, and texts of cells: at the least so many times its size
-_Cells = tuple[NDArray[np.int64], Sequence[str]]
 Source = Any  # the path of a file, or a data frame: of pandas, Polars or Arrow
 
 
@@ -140,7 +117,7 @@ class Table:
         again[first] = False
         if again.any():
             k = int(np.argmax(again))
-            named = ", ".join(f"{c.name} {_start(c.values[c.codes[k]])}" for c in columns)
+            named = ", ".join(f"{c.name} {quoted(c.values[c.codes[k]])}" for c in columns)
             row = self.rows[first[codes[k]]]
             label = columns[0] if len(columns) == 1 else None
             problem = f"{named} is already in row {row}"
@@ -150,65 +127,6 @@ class Table:
 def plain_key(name: str) -> str:
     """A name of a column as it is compared: in lower case, letters and digits alone."""
     return re.sub(r"^(?:input|answer)\.|[\s_.\-]+", "", name.lower())  # of Mechanical Turk
-
-
-def read_text(path: str | Path) -> str:
-    """Contents of a text file, unpacked if its name ends in .gz, without a byte-order mark."""
-    text = _read_bytes(Path(path)).decode()
-    if text.isspace():
-        raise DataError(path, "the file is empty", "give one with rows")
-    return text
-
-
-def _read_bytes(path: Path) -> bytes:
-    """A text file as UTF-8; ``-`` is standard input."""
-    if path.is_dir():
-        raise DataError(path, "this is a directory", "give the path of a file")
-    try:
-        cure = "divide it, or leave out rows or columns"
-        if str(path) == "-":
-            raw = sys.stdin.buffer.read()
-        else:
-            check_memory(_SPACE * path.stat().st_size, f"{path}: its text and its cells", cure)
-            raw = path.read_bytes()
-        raw = gzip.decompress(raw) if path.suffix.lower() == ".gz" else raw
-    except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise DataError(path, "this is not a complete gzip file", "compress it again") from None
-    except FileNotFoundError:
-        raise DataError(path, "there is no such file", "check the path") from None
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise DataError(path, f"the file cannot be read ({reason})", "check it") from None
-    raw = _as_utf8(path, raw)
-    if b"\0" in raw:
-        row = raw.count(b"\n", 0, raw.index(b"\0")) + 1
-        raise DataError(path, "there is a zero byte", "give a text file", row=row)
-    if not raw or raw.isspace():
-        raise DataError(path, "the file is empty", "give one with a header and rows")
-    return raw
-
-
-def _as_utf8(path: Path, raw: bytes) -> bytes:
-    """Text of another encoding as UTF-8; without a byte-order mark, Windows-1252 is said."""
-    mark = next((mark for mark in _MARKS if raw.startswith(mark)), b"")
-    if mark == codecs.BOM_UTF8:
-        raw = raw[len(mark) :]
-    if raw.isascii():
-        return raw
-    row = 1
-    for encoding in _MARKS[mark]:
-        try:
-            text = raw.decode(encoding)
-        except UnicodeDecodeError as error:
-            row = raw.count(b"\n", 0, error.start) + 1
-            continue
-        if encoding == "utf-8":
-            return raw
-        if encoding == "cp1252":
-            tell(f"{path.name} is not UTF-8 text and is read as Windows-1252: check its accents.")
-        return text.encode()
-    cure = "save it as UTF-8"
-    raise DataError(path, "this is neither UTF-8 nor Windows-1252 text", cure, row=row)
 
 
 def read_table(source: Source, text: str | None = None, *, name: str = "the table") -> Table:
@@ -227,127 +145,18 @@ def read_table(source: Source, text: str | None = None, *, name: str = "the tabl
         return _loaded(path, read, "Parquet file", "pyarrow")
     if suffix in SHEET_SUFFIXES:
         return _read_sheet(path)
-    raw = _read_bytes(path) if text is None else text.encode()
-    if suffix in READERS:
-        return _from_records(path, READERS[suffix](path, raw.decode()))
+    raw = read_bytes(path) if text is None else text.encode()
+    if suffix == ".pgn":
+        return _from_records(path, read_games(path, raw.decode()))
     if raw.lstrip()[:1] == b"{" or suffix in JSON_SUFFIXES:
-        return _read_json(path, raw.decode())
-    separator = separator_of(raw)
-    stated = re.match(rb"sep=([,;\t|])(?=\r?\n)", raw, re.IGNORECASE)
-    if stated is not None:  # a spreadsheet's own line; its end stays, and counts
-        separator, raw = stated[1].decode(), raw[stated.end() :]
-    if separator != ",":
-        tell(f"The columns of {path.name} are separated by {_SEPARATORS[separator]}.")
-    table = _read_plain(path, raw, separator) or _read_strict(path, raw.decode(), separator)
-    return replace(table, separator=separator)
-
-
-def separator_of(raw: bytes) -> str:
-    """What separates columns: what each of the first lines has as often, most often."""
-    head = raw[:_HEAD].decode(errors="ignore")
-    found = []
-    for separator in _SEPARATORS:
-        reader = csv.reader(io.StringIO(head, newline=""), delimiter=separator)
-        widths = [0]
-        with suppress(csv.Error):
-            widths = [len(cells) for cells in islice(reader, 100) if any(map(str.strip, cells))]
-        widths = widths[:-1] if len(raw) > _HEAD and len(widths) > 1 else widths
-        found.append((len(set(widths)) == 1, (widths or [0])[0], separator))
-    regular, width, _ = max(found, key=lambda each: each[:2])
-    if width < 2:
-        return ","
-    return next(each[2] for each in found if each[:2] == (regular, width))
-
-
-def _read_plain(path: Path, raw: bytes, separator: str) -> Table | None:
-    """Read text without quotes or blank lines, all rows of one length, by a fast reader.
-
-    None for any other: the strict reader takes it, and says what is wrong.
-    """
-    if b'"' in raw or (b"\r" in raw and raw.count(b"\r") != raw.count(b"\r\n")):
-        return None
-    end = raw.find(b"\n") + 1
-    header = [cell.strip() for cell in raw[: end or None].decode().split(separator)]
-    if len(header) < 2 or not any(header) or not all(header[1:-1]):
-        return None
-    columns = _parsed(raw, end, separator, header)
-    hold = [column for column in columns or () if "" in column.values]
-    blank = len(hold) == len(header) and np.all([column.holds("") for column in hold], axis=0)
-    if not columns or np.any(blank):
-        return None
-    return Table(path, _checked(path, 1, columns), np.arange(2, len(columns[0].codes) + 2))
-
-
-def _parsed(raw: bytes, start: int, separator: str, header: Sequence[str]) -> list[Column]:
-    """Columns of lines that all have as many cells, block by block; none if some have not."""
-    marks = separator.encode()
-    line = marks * (len(header) - 1) + b"\n"
-    others = bytes(set(range(256)) - set(line))
-    numbers = [defaultdict(count().__next__) for _ in header]
-    codes = np.empty((len(header), raw.count(b"\n", start) + (raw[-1:] != b"\n")), np.int64)
-    numeric: set[int] = set()
-    row = 0
-    while start < len(raw):
-        end = raw.find(b"\n", start + _BLOCK) + 1 or len(raw)
-        block = raw[start:end] if raw[end - 1 : end] == b"\n" else raw[start:] + b"\n"
-        lines = block.translate(None, others)
-        if lines != line * (len(lines) // len(line)):
-            return []
-        cells = _by_pandas if len(raw) > _BLOCK else _by_python
-        for place, (own, texts) in enumerate(cells(block, separator, len(header), numeric)):
-            merged = np.array([numbers[place][text.strip()] for text in texts], np.int64)
-            codes[place, row : row + len(own)] = merged[own]
-        row += len(lines) // len(line)
-        start = end
-    return [Column(*each) for each in zip(header, map(tuple, numbers), codes, strict=True) if row]
-
-
-def _by_python(block: bytes, separator: str, width: int, numeric: set[int]) -> Iterator[_Cells]:
-    """Cells of a few lines, column by column: their codes, and texts."""
-    cells = block.decode().removesuffix("\n").replace("\n", separator).split(separator)
-    for place in range(width):
-        column = Column.of("", cells[place::width])
-        yield column.codes, column.values
-
-
-def _by_pandas(block: bytes, separator: str, width: int, numeric: set[int]) -> Iterator[_Cells]:
-    """The same of very many lines, in a third of the time."""
-    import pandas as pd  # few lines do not wait for it
-
-    def read(places: Any) -> Any:
-        kinds: Any = {place: object if place in numeric else "category" for place in places}
-        return pd.read_csv(
-            io.BytesIO(block), sep=separator, dtype=kinds, na_filter=False, header=None,
-            names=range(width), usecols=places, quoting=csv.QUOTE_NONE, skip_blank_lines=False,
-        )  # fmt: skip
-
-    frame = read(range(width))
-    # Categories that are numbers are no texts: 1.10 would be 1.1.
-    new = {
-        p
-        for p in range(width)
-        if p not in numeric and frame[p].cat.categories.inferred_type != "string"
-    }
-    numeric |= new
-    texts = read(sorted(new)) if new else frame
-    for place in range(width):
-        own, values = pd.factorize((texts if place in new else frame)[place].array)
-        yield own, list(values)
-
-
-def _read_strict(path: Path, text: str, separator: str) -> Table:
-    """Read text with quotes and blank lines."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-    try:
-        lines = [
-            (reader.line_num, cells)
-            for cells in ([cell.strip() for cell in line] for line in reader)
-            if any(cells)
-        ]
-    except csv.Error as error:
-        problem = f"this is not comma-separated text ({error})"
-        raise DataError(path, problem, "check the quotation marks", row=reader.line_num) from None
-    return _of_lines(path, lines)
+        return _from_records(path, read_json(path, raw.decode()))
+    separator, raw = separated(path, raw)
+    columns = plain_columns(raw, separator)
+    if not columns:
+        table = _of_lines(path, strict_lines(path, raw.decode(), separator))
+        return replace(table, separator=separator)
+    rows = np.arange(2, len(columns[0].codes) + 2)
+    return Table(path, _checked(path, 1, columns), rows, separator=separator)
 
 
 def _of_lines(path: Path, lines: Sequence[tuple[int, Sequence[str]]]) -> Table:
@@ -396,39 +205,6 @@ def _read_sheet(path: Path) -> Table:
     return _of_lines(path, [(row, cells) for row, cells in enumerate(lines, 1) if any(cells)])
 
 
-def _read_json(path: Path, text: str) -> Table:
-    """Read one object a line; or, of a file that ends in .json, one array of objects."""
-    whole = _json(text) if ".json" in path.suffixes else None
-    whole = _transposed(whole) if isinstance(whole, dict) else whole
-    whole = whole if isinstance(whole, list) else None
-    lines: Any = enumerate(text.split("\n") if whole is None else whole, start=1)
-    records: list[tuple[int, dict[str, Any]]] = []
-    for number, line in lines:
-        if whole is None and not line.strip():
-            continue
-        record = _json(line) if whole is None else line
-        if not isinstance(record, dict):
-            problem = "this line is no JSON object with each key once"
-            cure = 'write objects, as in {"winner": "Ada", "loser": "Bob"}'
-            raise DataError(path, problem, cure, row=number)
-        records += [(number, each) for each in annotations(record)]
-    return _from_records(path, records)
-
-
-def _transposed(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """Rows of one object that holds columns, as lists or by the rows' names; or a list in it."""
-    held = list(record.values())
-    lists = [each for each in held if isinstance(each, list | dict)]
-    if len(lists) == 1 and isinstance(lists[0], list) and all(type(r) is dict for r in lists[0]):
-        return lists[0] or [record]
-    if len(held) < 2 or not all(isinstance(column, list | dict) for column in held):
-        return [record]
-    if len({len(each) if isinstance(each, list) else (*each,) for each in held}) > 1:
-        return [record]
-    columns = [each if isinstance(each, list) else list(each.values()) for each in held]
-    return [dict(zip(record, row, strict=True)) for row in zip(*columns, strict=True)]
-
-
 def _from_records(path: Path, records: Sequence[tuple[int, dict[str, Any]]]) -> Table:
     """A table of numbered records; what holds further records is left out."""
     if not records:
@@ -442,20 +218,6 @@ def _from_records(path: Path, records: Sequence[tuple[int, dict[str, Any]]]) -> 
     table = Table(path, _checked(path, 1, columns), rows)
     _refuse_halves(table)
     return table
-
-
-def _json(text: str) -> Any:
-    """What JSON text says; None where it is none, or an object has one key twice."""
-
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len(found := dict(pairs)) < len(pairs):
-            raise ValueError("one key twice")
-        return found
-
-    try:
-        return json.loads(text, object_pairs_hook=once)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _json_cell(value: Any) -> str:
@@ -475,21 +237,18 @@ def _refuse_halves(table: Table) -> None:
 
 def _loaded(path: Path, read: Callable[[Path], Any], kind: str, package: str) -> Any:
     """What a reader of pandas makes of a file, by a package that may not be there."""
-    if path.is_dir():
-        raise DataError(path, "this is a directory", "give the path of a file")
-    try:
-        return read(path)
-    except ImportError:
-        cure = f"install it (pip install {package}), or save the file as CSV"
-        problem = f"reading a {kind} needs the package {package}"
-        raise DataError(path, problem, cure) from None
-    except FileNotFoundError:
-        raise DataError(path, "there is no such file", "check the path") from None
-    except DataError:
-        raise
-    except Exception as error:  # the packages have errors of their own
-        reason = " ".join(str(error).split())
-        raise DataError(path, f"this is not a valid {kind} ({reason})", "check it") from None
+    with opened(path):
+        try:
+            return read(path)
+        except ImportError:
+            cure = f"install it (pip install {package}), or save the file as CSV"
+            problem = f"reading a {kind} needs the package {package}"
+            raise DataError(path, problem, cure) from None
+        except (DataError, FileNotFoundError):
+            raise
+        except Exception as error:  # the packages have errors of their own
+            reason = " ".join(str(error).split())
+            raise DataError(path, f"this is not a valid {kind} ({reason})", "check it") from None
 
 
 def _framed(path: Path, frame: Any) -> Table:
@@ -536,8 +295,3 @@ def _checked(path: Path, row: int | None, columns: Sequence[Column]) -> tuple[Co
             raise DataError(path, problem, cure, row=row)
         kept.append(column)
     return tuple(kept)
-
-
-def _start(text: str) -> str:
-    """A text as it is quoted in a message, which has no room for thousands of letters."""
-    return repr(text if len(text) <= 40 else f"{text[:40]}...")

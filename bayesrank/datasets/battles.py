@@ -1,0 +1,252 @@
+"""Rows of two items: which are used, and who won each."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesrank._tables import Column
+from bayesrank.datasets import cells
+from bayesrank.datasets.errors import DataError
+from bayesrank.datasets.layouts import OUTCOME, ColumnNames, Found, all_sides
+from bayesrank.datasets.outcomes import (
+    LOSS,
+    TIE,
+    WIN,
+    holds_points,
+    numbers_mean,
+    tells_how_much,
+    words_mean,
+)
+from bayesrank.datasets.table import Table
+
+__all__ = ["Battles", "read_sides", "read_wins"]
+
+_BLOCK = 2**16  # rows that are looked at together
+_NOT_PLAYED = {
+    *("postponed", "cancelled", "canceled", "abandoned", "suspended", "scheduled", "upcoming"),
+    *("not started", "ns", "in progress"),
+}
+
+
+@dataclass(frozen=True)
+class Battles:
+    """What rows say: the rows that are used, their two items, and which of these was better.
+
+    `position` is 1 where the first item has the advantage of its position and 0 where neither has,
+    or None if the file does not say who was shown first.
+    """
+
+    found: Found
+    first: Column
+    second: Column
+    outcome: NDArray[np.integer[Any]]
+    position: NDArray[np.float64] | None = None
+    position_label: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def _kept(found: Found, mask: NDArray[np.bool_]) -> Found:
+    """Some of the rows."""
+    columns = {role: column.kept(mask) for role, column in found.columns.items()}
+    return found._replace(table=found.table.kept(mask), columns=columns)
+
+
+def read_wins(found: Found) -> Battles:
+    """Rows that name who won and who lost; a winner that is its own loser is a mistake."""
+    first, second = found.columns["winner"], found.columns["loser"]
+    itself = _itself(first, second)
+    if itself.any():
+        name = second.values[second.codes[int(np.argmax(itself))]]
+        problem = f"item {name!r} is compared with itself"
+        raise found.table.error(problem, "remove the row", second, itself)
+    outcome = np.full(len(itself), WIN, np.int8)
+    beside = None if "tie" in found.columns else found.table.column("result", "outcome")
+    for column in filter(None, (first, second, beside)):
+        for cell in (cell for cell in column.values if cell.lower() in ("draw", "tie", "tied")):
+            other = f"leave it out with --ignore {column.name}"
+            other = other if column is beside else "correct the name"
+            cure = f"mark ties by 1 in a column tie, or {other}"
+            problem = f"{cell!r} may say that the two were equal"
+            raise found.table.error(problem, cure, column, column.holds(cell))
+    if "tie" in found.columns:
+        outcome[cells.truth(found.table, found.columns["tie"])] = TIE
+    return Battles(found, first, second, outcome)
+
+
+def read_sides(found: Found, chosen: ColumnNames) -> Battles:
+    """Rows that name two items side by side; those of one item alone say nothing of skills."""
+    notes: tuple[str, ...] = ()
+    itself = _itself(found.columns["first"], found.columns["second"])
+    if itself.all():
+        cure = "give other comparisons"
+        raise found.table.error("every row compares an item with itself", cure)
+    if itself.any():
+        notes = (f"Comparisons of an item with itself, left out: {itself.sum():,}.",)
+        found = _kept(found, ~itself)
+    table, first, second = found.table, found.columns["first"], found.columns["second"]
+    if "outcome" in found.columns:
+        outcome, said = _told(found, found.columns["outcome"], chosen)
+        notes += said
+    else:
+        found, said = _played(found)
+        table, first, second = found.table, found.columns["first"], found.columns["second"]
+        notes += said
+        points = [
+            cells.number(table, found.columns[f"{side}_score"]) for side in ("first", "second")
+        ]
+        outcome = np.sign(points[0] - points[1]).astype(int) + TIE
+        _refuse_contradiction(found, outcome, chosen)
+        if np.abs(points[0] - points[1]).max() > 1:
+            notes += ("More points win; by how many is not used.",)
+    _refuse_not_played(table)
+    position = np.ones(len(table.rows))
+    if "neutral" in found.columns:
+        position[cells.truth(table, found.columns["neutral"])] = 0.0
+    name = first.name.lower()
+    label = "playing white" if name == "white" else "being shown first"
+    label = "playing at home" if "home" in name else label
+    return Battles(found, first, second, outcome, position, label, notes)
+
+
+def _refuse_not_played(table: Table) -> None:
+    """Refuse games of which a column says that they have no result yet."""
+    status = table.column("status", "state", "matchstatus", "gamestatus")
+    if status is None:
+        return
+    for cell in (cell for cell in status.values if cell.lower() in _NOT_PLAYED):
+        problem = f"{cell!r} says that there is no result"
+        cure = f"remove such rows, or use them with --ignore {status.name}"
+        raise table.error(problem, cure, status, status.holds(cell))
+
+
+def _played(found: Found) -> tuple[Found, tuple[str, ...]]:
+    """Rows that have points; games to come have none."""
+    scores = [found.columns[f"{side}_score"] for side in ("first", "second")]
+    absent = np.all([cells.nothing(column) for column in scores], axis=0)
+    if not absent.any() or absent.all():
+        return found, ()
+    return _kept(found, ~absent), (f"Rows without points, left out: {absent.sum():,}.",)
+
+
+def _itself(first: Column, second: Column) -> NDArray[np.bool_]:
+    """Rows whose two items have one name."""
+    number = {name: i for i, name in enumerate(first.values)}
+    same = np.array([number.get(name, -1) for name in second.values])
+    found = np.empty(len(first.codes), bool)
+    for k in range(0, len(found), _BLOCK):  # what is in between stays small
+        found[k : k + _BLOCK] = same[second.codes[k : k + _BLOCK]] == first.codes[k : k + _BLOCK]
+    return found
+
+
+def _told(
+    found: Found, column: Column, chosen: ColumnNames
+) -> tuple[NDArray[np.integer[Any]], tuple[str, ...]]:
+    """Read a column of outcomes: numbers, words, or the names of the items themselves."""
+    first, second = found.columns["first"], found.columns["second"]
+    sides = f"{first.name}, {second.name} or tie"
+    if chosen.outcome_codes:
+        return _by_codes(found, column, chosen.outcome_codes), ()
+    by_number = numbers_mean(cells.numbers(found.table, column), chosen.positive)
+    _refuse_turned_points(found, column, chosen)
+    named = np.full(len(column.codes), -1, np.int8)
+    others = [pair for pair in all_sides(found.table) if pair[0] is not first]
+    for one, other in (*others, (first, second)):
+        named[_itself(one, column)] = WIN
+        named[_itself(other, column)] = LOSS
+    meant: Any = by_number
+    if not isinstance(by_number, list):
+        words = [words_mean(cell, first.name, second.name) for cell in column.values]
+        meant = [-1 if each is None else each for each in words]
+    outcome = np.array(meant, np.int8)[column.codes]
+    clash = (outcome >= 0) & (named >= 0) & (outcome != named)
+    if clash.any():
+        cell = column.values[column.codes[int(np.argmax(clash))]]
+        by = "a number" if isinstance(by_number, list) else "a word"
+        problem = f"{cell!r} is the name of an item and also {by} for another outcome"
+        raise found.table.error(problem, f"write {sides}", column, clash)
+    if isinstance(by_number, list):
+        return outcome, _rule(column, first, second, chosen)
+    outcome = np.where(outcome >= 0, outcome, named)
+    _refuse_unclear(found, column, outcome < 0, by_number)
+    if np.array_equal(outcome, named):
+        return outcome, ()
+    strong = any(map(tells_how_much, column.values))
+    coded = f"In {column.name!r}, 1 is for {first.name} and 2 for {second.name}."
+    notes = (f"How much better one side is in {column.name!r} is not used.",) * strong
+    return outcome, (*notes, *(coded,) * bool({"1", "2"} & set(column.values)))
+
+
+def _refuse_unclear(found: Found, column: Column, unclear: Any, by_number: str | None) -> None:
+    """Refuse cells that mean no outcome, or numbers that may mean several things."""
+    if not unclear.any():
+        return
+    first, second = found.columns["first"].name, found.columns["second"].name
+    cell = column.values[column.codes[int(np.argmax(unclear))]]
+    if by_number is not None:
+        problem = f"it {by_number}, which may mean several things"
+        cure = f"say which are for {first}, {second} and ties: --outcome-codes 1,2,0"
+    else:
+        missing = cell.lower() in cells.NOTHING
+        problem = "the outcome is missing" if missing else f"{cell!r} is no outcome"
+        cure = (
+            f"write {first}, {second} or tie, the name of the winner, 'A is better', or numbers "
+            "from -2 to 2; or say what cells mean: --outcome-codes FIRST,SECOND,TIE"
+        )
+        cure = f"write {first}, {second} or tie, or remove the row" if missing else cure
+    raise found.table.error(problem, cure, column, unclear)
+
+
+def _refuse_turned_points(found: Found, column: Column, chosen: ColumnNames) -> None:
+    """Refuse 3-1 where the second side stands in front of the first."""
+    first, second = found.columns["first"], found.columns["second"]
+    header = found.table.header
+    turned = header.index(first.name) > header.index(second.name) and "first" not in chosen.named
+    points = [cell for cell in column.values if holds_points(cell)]
+    if turned and points and "white" not in first.name.lower():
+        cure = f"say whose come first, as in --first {second.name} --second {first.name}"
+        problem = f"{points[0]!r} may be the points of either first"
+        raise found.table.error(problem, cure, column, column.holds(points[0]))
+
+
+def _by_codes(found: Found, column: Column, codes: tuple[str, ...]) -> NDArray[np.int64]:
+    """Outcomes by what the person says that they mean."""
+    meaning = {
+        code.strip().lower(): outcome
+        for outcome, alike in zip((WIN, LOSS, TIE), codes, strict=False)
+        for code in alike.split("|")
+    }
+    for cell in column.values:
+        if cell.lower() not in meaning:
+            cure = "name it with --outcome-codes FIRST,SECOND,TIE, or remove the row"
+            raise found.table.error(f"{cell!r} is not a code", cure, column, column.holds(cell))
+    return np.array([meaning[cell.lower()] for cell in column.values])[column.codes]
+
+
+def _refuse_contradiction(found: Found, by_points: NDArray[np.int64], chosen: ColumnNames) -> None:
+    """Refuse points of which a column of outcomes says otherwise, unless they were named."""
+    column = found.table.column(*OUTCOME.usual)
+    if column is None or chosen.first_score is not None:
+        return
+    try:
+        said, _ = _told(found, column, chosen)
+    except DataError:  # not outcomes, but such as 2-1
+        return
+    other = said != by_points
+    if other.any():
+        cure = f"say which counts: --outcome {column.name}, or --first-score and --second-score"
+        raise found.table.error("the scores say that the outcome is another", cure, column, other)
+
+
+def _rule(column: Column, first: Column, second: Column, chosen: ColumnNames) -> tuple[str, ...]:
+    """How numbers were understood."""
+    if not any(cell.startswith("-") for cell in column.values):
+        return (f"In {column.name!r}, 1 is for {first.name}, 0 for {second.name}; 0.5 is a tie.",)
+    side, other = (first, second) if chosen.positive == "first" else (second, first)
+    opposite = "second" if chosen.positive == "first" else "first"
+    return (
+        f"Above 0, numbers in {column.name!r} say that {side.name} is better, and below 0 that "
+        f"{other.name} is (if it is the other way round: --positive {opposite}); how far they are "
+        "from 0 is not used.",
+    )
