@@ -123,6 +123,14 @@ def column_names(table: Any) -> list[Any] | None:
     return None if names is None else list(names)
 
 
+def unmasked(values: Any) -> Any:
+    """The values as they are, but with NaN, or None, where NumPy has masked a cell."""
+    if not np.ma.is_masked(values):
+        return values
+    numbers = values.dtype.kind in "biuf"
+    return values.astype(float if numbers else object).filled(np.nan if numbers else None)
+
+
 def plain_array(values: Any) -> NDArray[Any]:
     """Return an array, of numbers if all are; cells that hold nothing become NaN.
 
@@ -140,7 +148,7 @@ def plain_array(values: Any) -> NDArray[Any]:
         Of integers, truth values or double precision where `values` became an array of objects and
         all of them are numbers or nothing; else as NumPy makes it.
     """
-    array = np.asarray(values)
+    array = np.asarray(unmasked(values))
     if array.dtype != object or not array.ndim:
         return array
     samples = {type(cell): cell for cell in array.flat}

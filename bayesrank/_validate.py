@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
+from bayesrank._tables import unmasked
+
 if TYPE_CHECKING:
     from jax import Array
     from jax.typing import ArrayLike
@@ -262,7 +264,7 @@ def known(value: ArrayLike) -> Any:
     """Return the value as a NumPy array, or as it is while JAX traces it."""
     jax = sys.modules.get("jax")
     traced = jax is not None and isinstance(value, jax.core.Tracer)
-    return value if traced else np.asarray(value)
+    return value if traced else np.asarray(unmasked(value))
 
 
 def _on_device(values: Any) -> Array:

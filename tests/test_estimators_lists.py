@@ -38,6 +38,7 @@ def test_bad_input_is_refused_by_name(model):
     refused = {
         "X contains NaN": (table, y, query),
         "y is nan in row 4": (X, _replaced(y, 4, np.nan), query),
+        "y is nan in row 7": (X, np.ma.masked_array(y, np.arange(21) == 7), query),
         "y is inf in row 0": (X, _replaced(y, 0, np.inf), query),
         "y is None": (X, None, query),
         "y has dtype <U1; pass grades as numbers": (X, ["a"] * 21, query),

@@ -258,6 +258,8 @@ def test_refusals(data):
         ({}, X, np.zeros(len(X), int), "has one level"),
         ({}, X, np.r_[levels[:-1].astype(float), np.nan], "no level in row 39"),
         ({}, X, np.r_[np.inf, levels[1:]], "no level in row 0"),
+        ({}, X, np.ma.masked_array(levels, np.arange(40) == 2), "no level in row 2"),
+        ({}, np.ma.masked_array(X, X == X.max()), levels, "X contains NaN"),
         ({}, X, pd.Series([*levels[:-1], pd.NA], dtype=object), "no level in row 39"),
         ({}, np.stack([many, many**2], axis=1), many, "120 different values"),
     ]

@@ -312,6 +312,8 @@ REFUSED: list[tuple[dict[str, Any], Any, str]] = [
         "none of the columns .first., .second. is",
     ),
     ({}, [], "orders has no rows"),
+    ({}, [["a", "b"], ["a", "b", "a"]], "the order in row 1 names 'a' twice; keep one"),
+    ({}, np.ma.masked_equal([[1, 2, 3], [1, 2, 9]], 9), "the order in row 1 has no id in row 0"),
     ({}, [["a"]], "there is one item, 'a'"),
     ({"items": ["tea", "milk"]}, [["tea", "water"]], "names 'water', which is not among the items"),
     ({"items": ["tea"], "item_features": np.eye(2)}, ORDERS, "names 1, but item_features has 2"),
@@ -322,6 +324,12 @@ REFUSED: list[tuple[dict[str, Any], Any, str]] = [
 def test_the_estimator_refuses(options, orders, message):
     with pytest.raises(ValueError, match=message):
         OrderRanker(hyperparameters="prior", **options).fit(orders)
+
+
+@pytest.mark.parametrize(("weight", "fix"), [(-1, "from zero on"), (1.5, "how many people gave")])
+def test_weights_of_orders_are_counts_of_people(weight, fix):
+    with pytest.raises(ValueError, match=f"sample_weight is {weight} in row 1; pass .*{fix}"):
+        OrderRanker().fit(ORDERS, sample_weight=[1, weight, 1, 1])
 
 
 def test_an_item_that_was_in_no_order_is_not_known(ranker):

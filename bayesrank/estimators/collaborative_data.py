@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesrank._tables import column_names, missing, plain_array
+from bayesrank._tables import column_names, missing, plain_array, unmasked
 from bayesrank._validate import check_count
 from bayesrank.datasets.layouts import RATINGS
 
@@ -19,7 +19,7 @@ def id_list(column: Any, name: str) -> list[Hashable]:
     if isinstance(column, str | bytes) or not np.iterable(column):
         raise ValueError(f"{name} is {column!r}; pass a list of ids, one a row")
     plain = getattr(column, "to_pylist", None)  # pyarrow's scalars equal nothing but each other
-    cells = column if plain is None else plain()
+    cells = unmasked(column) if plain is None else plain()
     values = [x.item() if isinstance(x, np.generic) else x for x in cells]
     for row, value in enumerate(values):
         try:

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bayesrank._names import alike_note
-from bayesrank._tables import column_names, plain_array
+from bayesrank._tables import column_names, plain_array, unmasked
 from bayesrank.datasets import ComparisonData, ReadingNote, read_comparisons
 from bayesrank.estimators.checks import check_comparisons
 from bayesrank.estimators.collaborative_data import id_list
@@ -65,13 +65,19 @@ def read_columns(
 def _is_other_layout(table: Any, given: Mapping[str, Any]) -> bool:
     """Whether a table has named columns, and others than those of winner and loser alone."""
     names = column_names(table)
-    if names is None or any(value is not None for value in given.values()):
+    others_given = any(value is not None for value in given.values())
+    if names is None or _is_bare_pair(names) or others_given:
         return False
     plain = [str(name).strip().lower() for name in names]
     known = {"winner", "loser", *(k for k, v in _ARGUMENTS.items() if v in given)}
-    if {"winner", "loser"} <= set(plain):
-        return not known.issuperset(plain)
-    return not (len(plain) == 2 and "order" not in plain)
+    return not {"winner", "loser"} <= set(plain) or not known.issuperset(plain)
+
+
+def _is_bare_pair(names: Sequence[Any]) -> bool:
+    """Whether a table has two columns that nobody has named: numbers, or Polars' own names."""
+    return len(names) == 2 and not any(
+        isinstance(name, str) and not name.startswith("column_") for name in names
+    )
 
 
 def recognised(table: Any, given: Collection[str]) -> ComparisonData:
@@ -156,7 +162,7 @@ def read_pairs(pairs: Any, name: str, columns: Mapping[str, Any] | None = None) 
         if array.ndim != 2 or array.shape[1] != 2:
             raise ValueError(f"{name} has shape {array.shape}; pass two columns (winner, loser)")
         return array[:, 0], array[:, 1]
-    rows = [list(row) if np.iterable(row) else [row] for row in pairs]
+    rows = [[row] if isinstance(row, str) or not np.iterable(row) else [*row] for row in pairs]
     wrong = [number for number, row in enumerate(rows) if len(row) != 2]
     if wrong:
         raise ValueError(f"{name} has no pair in row {wrong[0]}; pass (winner, loser)")
@@ -240,7 +246,7 @@ def _cells(column: Any) -> NDArray[Any]:
     if isinstance(column, str | bytes) or not np.iterable(column):
         raise TypeError("a column is many cells")
     plain = getattr(column, "to_pylist", None)
-    cells: Any = column if plain is None else plain()
+    cells: Any = unmasked(column) if plain is None else plain()
     if hasattr(cells, "dtype") and np.asarray(cells).dtype.kind in "iufbU":
         return np.asarray(cells)
     found = np.empty(len(cells), object)
@@ -269,7 +275,7 @@ def _columns(table: Any, arguments: Any) -> dict[str, Any]:
         return {}
     plain = [str(name).strip().lower() for name in names]
     if not {"winner", "loser"} <= set(plain):
-        if len(plain) == 2:
+        if _is_bare_pair(names) or (len(plain) == 2 and not isinstance(arguments, Mapping)):
             return {}
         raise ValueError(
             f"comparisons has the columns {plain}; name those of the items winner and loser"

@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from bayesrank._tables import plain_array
+from bayesrank._tables import plain_array, unmasked
 from bayesrank.datasets import QueryLists, group_queries
 from bayesrank.metrics import pairwise_error
 
@@ -82,7 +82,7 @@ class ListEstimator(BaseEstimator):
     def _check_lists(self, X: Any, y: Any, query: Any) -> tuple[Any, Array, QueryLists]:
         """Features and grades list after list, and the lists."""
         checked: Any = validate_data(
-            self, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2
+            self, unmasked(X), accept_sparse="csr", dtype=np.float64, ensure_min_samples=2
         )
         grades = check_grades(y, checked.shape[0])
         for name, values in (
@@ -98,7 +98,7 @@ class ListEstimator(BaseEstimator):
         return checked[lists.order], grades[lists.order], lists
 
     def _check_features(self, X: Any) -> Any:
-        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        return validate_data(self, unmasked(X), accept_sparse="csr", dtype=np.float64, reset=False)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

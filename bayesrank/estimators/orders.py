@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bayesrank._tables import column_names
+from bayesrank._tables import column_names, unmasked
 from bayesrank.datasets import ComparisonData
 from bayesrank.estimators.base import ScaleChoice
 from bayesrank.estimators.collaborative_data import id_list
@@ -18,6 +18,7 @@ from bayesrank.estimators.skills import fit_skills
 from bayesrank.models.orders import events
 from bayesrank.solvers.comparisons import Asked
 from bayesrank.solvers.comparisons.skills import Independent
+from bayesrank.solvers.comparisons.terms import read_weights
 
 Array = NDArray[np.float64]
 
@@ -129,6 +130,8 @@ class OrderRanker(NamedRanker):
             if sample_weight is not None:
                 raise ValueError("orders has its counts; leave sample_weight out")
             sample_weight = orders.orders.counts
+        elif sample_weight is not None:
+            sample_weight = _counts(sample_weight, len(numbers))
         data = events(numbers, len(names), sample_weight)
         self.feature_mean_ = None
         skills = Independent(len(names)) if features is None else self._process(features)
@@ -223,10 +226,28 @@ def _read_orders(orders: Any) -> list[list[list[Hashable]]]:
         if isinstance(order, str | bytes) or not np.iterable(order):
             raise ValueError(f"orders has {order!r} in row {row}; pass a list of names, best first")
         where = f"the order in row {row}"
-        said.append([id_list(_group(group), where) for group in order])
+        groups = [id_list(_group(group), where) for group in unmasked(order)]
+        names = [name for group in groups for name in group]
+        if len({*names}) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"{where} names {twice!r} twice; keep one of them")
+        said.append(groups)
     if not said:
         raise ValueError("orders has no rows; pass one order or more")
     return said
+
+
+def _counts(weights: Any, count: int) -> Array:
+    """How many people gave each order, shape (N,)."""
+    counts = read_weights(weights, count)
+    odd = (counts < 1) | (counts % 1 != 0)
+    if odd.any():
+        row = int(np.argmax(odd))
+        raise ValueError(
+            f"sample_weight is {counts[row]:g} in row {row}; pass how many people gave the order, "
+            "a whole number from 1 on"
+        )
+    return counts
 
 
 def _group(group: Any) -> list[Any]:

@@ -15,7 +15,7 @@ from scipy.linalg import cho_factor, cho_solve
 from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 
-from bayesrank._tables import missing
+from bayesrank._tables import missing, unmasked
 from bayesrank.distributions.ordinal import LIKELIHOODS, centred_thresholds
 from bayesrank.estimators.base import EPEstimator, ScaleChoice
 from bayesrank.estimators.checks import check_hyperparameters, location_and_scale
@@ -276,7 +276,7 @@ def _levels(
     y: ArrayLike, levels: Sequence[Any] | None, count: int
 ) -> tuple[NDArray[Any], NDArray[np.intp]]:
     """Return all levels in their order, and each item's number among them."""
-    given = np.asarray(y)
+    given = np.asarray(unmasked(y))
     if given.shape != (count,):
         raise ValueError(f"y has shape {given.shape}; pass ({count},), a level for each row of X")
     none = np.array([missing(v) for v in given])

@@ -235,7 +235,7 @@ def read_weights(weights: Any, count: int) -> Floats:
     if values.shape != (count,) or values.dtype.kind not in "biuf":
         raise ValueError(
             f"sample_weight has shape {values.shape} and dtype {values.dtype}; pass ({count},), a "
-            "number for each row of comparisons"
+            "number for each row"
         )
     usable = (values >= 0) & (values < np.inf)
     if not usable.all():
