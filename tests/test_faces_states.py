@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from worlds import DRINKS, ORDERS, RANKINGS, RELEVANT, TASTE, TIED, WEATHER, WINS
 
+from bayesrank.datasets import load_modechoice
 from bayesrank.estimators import (
     ArenaRanker,
     LabelRanker,
@@ -141,3 +142,17 @@ def test_names_that_cannot_be_written(tmp_path):
     with pytest.raises(ValueError, match="a Timestamp cannot be written"):
         ranker.save(tmp_path / "ranker.npz")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_a_ranker_of_139_items_takes_less_than_ten_megabytes(tmp_path):
+    data = load_modechoice()
+    ranker: Any = PairwiseRanker(ard=True, num_samples=2000).fit(data)
+    path = tmp_path / "ranker.npz"
+    ranker.save(path)
+    assert path.stat().st_size < 9_700_000
+    again: Any = PairwiseRanker.load(path)
+    assert np.array_equal(again.samples(), ranker.samples())
+    assert np.array_equal(again.result.log_proposals, ranker.result.log_proposals)
+    kept, drawn = (each.result.hyperparameters for each in (again, ranker))
+    assert all(np.array_equal(kept[name], drawn[name]) for name in drawn)

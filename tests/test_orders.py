@@ -302,6 +302,16 @@ def test_the_estimator_reads_groups_in_arrays_and_predicts_means_alone(ranker):
     assert_allclose(same.predict(["milk"], return_std=False), ranker.predict(["milk"])[0])
 
 
+def test_a_file_grows_with_the_items_and_not_with_the_orders(ranker, tmp_path):
+    """Noise of performances is integrated over: neither the result nor the file has it."""
+    assert ranker.result.latent_sites == ("f",)
+    assert ranker.result.marginalized_sites == ("noise",)
+    ranker.save(tmp_path / "ranker.npz")
+    assert (tmp_path / "ranker.npz").stat().st_size < 10_000
+    with pytest.raises(ValueError, match="no posterior of noise is kept; compare with NUTS"):
+        _ = ranker.result.accuracy
+
+
 REFUSED: list[tuple[dict[str, Any], Any, str]] = [
     ({}, "abc", "orders is a str; pass a list of orders"),
     ({}, ["abc"], "orders has 'abc' in row 0; pass a list of names"),

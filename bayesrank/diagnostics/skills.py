@@ -19,7 +19,7 @@ from bayesrank.diagnostics.comparison import compared, references_of
 from bayesrank.diagnostics.crosscheck_result import CrossCheck, EngineRun, NUTSResult
 from bayesrank.diagnostics.full_program import full_program
 from bayesrank.diagnostics.verdict import Sizes, judge
-from bayesrank.infer.spi import run_nuts, split, without_stale_traces
+from bayesrank.infer.spi import run_nuts, run_with, split, without_stale_traces
 from bayesrank.models import judged_comparisons
 from bayesrank.solvers.comparisons import ArenaFit
 from bayesrank.solvers.comparisons.terms import arguments_of
@@ -84,9 +84,9 @@ def check_skills(
     shapes: dict[str, tuple[int, ...]] = {"f": fit.mean.shape}
     rows = max(np.shape(column)[0] for column in jax.tree.leaves(fit.called[1]) if np.ndim(column))
     with jax.enable_x64(True):
-        program = without_stale_traces(lambda: full_program(*fit.called, draws, fit.hidden))
-        if rows > most[0] or program.size > most[1]:
+        if rows > most[0] or _num_latents(fit) > most[1]:
             return None
+        program = without_stale_traces(lambda: full_program(*fit.called, draws, fit.hidden))
         vectors, divergent = run_nuts(program, jax.random.key(seed), *lengths, progress)
         found = {k: np.asarray(v) for k, v in split(vectors, program.sites).items()}
         references = references_of(found, shapes, True)
@@ -103,3 +103,14 @@ def check_skills(
         ep=None,
         nuts=NUTSResult(*fit.called, divergent, found),
     )
+
+
+def _num_latents(fit: SkillsFit) -> int:
+    """Number of skills and of the latents beside them, by the program's shapes alone."""
+    model, args, kwargs, params = fit.called
+
+    def hidden() -> list[Any]:
+        sites = run_with(model, args, kwargs, {**params, "f": fit.mean})
+        return [sites[name]["value"] for name in fit.hidden if name in sites]
+
+    return fit.mean.size + sum(each.size for each in jax.eval_shape(hidden))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Literal
 
 import jax
@@ -16,13 +17,23 @@ from bayesrank._tables import unmasked
 from bayesrank.infer import EP, EPResult, IntegratedEP, IntegratedEPResult
 from bayesrank.infer.spi import inventory_of
 from bayesrank.inferencedata import to_arviz
-from bayesrank.models import calibrated_label_ranking, dynamic_thurstone
+from bayesrank.models import (
+    calibrated_label_ranking,
+    dynamic_thurstone,
+    preference_orders,
+    thurstone_orders,
+)
 from bayesrank.solvers.comparisons import DynamicEP
 from bayesrank.solvers.label_ranking import LabelRankingEP
+from bayesrank.solvers.orders import OrdersEP
 
 ScaleChoice = Literal["integrate", "map", "prior"] | Mapping[str, Any]
 _MOST_NUMBERS = 10_000_000  # of the log likelihood of each comparison
-_ENGINES = {dynamic_thurstone: DynamicEP, calibrated_label_ranking: LabelRankingEP}
+_ENGINES: dict[Callable[..., Any], Callable[[], EP]] = {
+    dynamic_thurstone: DynamicEP,
+    calibrated_label_ranking: LabelRankingEP,
+    **{each: partial(OrdersEP, each) for each in (thurstone_orders, preference_orders)},
+}
 
 
 def engine_of(program: Callable[..., Any]) -> EP:

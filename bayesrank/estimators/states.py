@@ -59,7 +59,9 @@ _AXES = {
     "weights": "k",
     "component_means": "kn",
     "component_covariances": "knn",
+    "heights": "k",
 }
+_DRAWN = {"draws", "hyperparameters", "log_proposals"}
 _SCALES = ("feature_mean_", "feature_scale_", "laplacian_")
 _NAMES = ("names_", "judge_names_", "category_names_")
 _LEARNED = ("position_label_", "components_", "num_judged_", "hyperparameters_")
@@ -260,6 +262,9 @@ def _result_tree(result: EPResult | IntegratedEPResult) -> dict[str, Any]:
     found["model"] = result.model.__name__
     if "rng_key" in found:
         found["rng_key"] = np.asarray(jax.random.key_data(found["rng_key"]))
+    if found.get("seed") is not None:  # the draws follow from it
+        found = {name: each for name, each in found.items() if name not in _DRAWN}
+        found["num_samples"] = result.num_samples
     return found
 
 
@@ -278,4 +283,7 @@ def _result_from(kind: Any, found: dict[str, Any]) -> Any:
         raise ValueError("its mean and its covariances are of other numbers of latents")
     if "rng_key" in found:
         found["rng_key"] = jax.random.wrap_key_data(found["rng_key"])
+    if found.get("seed") is not None:
+        check_count(found["num_samples"], "num_samples")
+        return kind.with_draws(found.pop("num_samples"), **found)
     return kind(**found)

@@ -481,8 +481,8 @@ def judged(eliminated: tuple[str, ...], judge: Callable[[], ImportanceCheck]) ->
     """Judge a posterior, and warn if it is not good."""
     if eliminated:
         raise ValueError(
-            f"the accuracy cannot be looked into: {', '.join(eliminated)} are too many for a "
-            "joint covariance. Look into it on fewer data"
+            f"the accuracy cannot be looked into: no posterior of {', '.join(eliminated)} is kept; "
+            "compare with NUTS, or run EP(model) on fewer data"
         )
     found = judge()
     if not found.is_good:

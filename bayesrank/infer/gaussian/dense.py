@@ -34,6 +34,11 @@ class DenseGaussian(NamedTuple):
     log_normaliser: Array  # log of the integral of the prior times the sites that made it
     valid: Array  # whether the covariance is finite and the determinant positive
 
+    @property
+    def core(self) -> DenseGaussian:
+        """Itself: no latents of groups stand behind it."""
+        return self
+
     def margins(self, rows: Rows, block: int = 0) -> tuple[Array, Array]:
         """Means and variances of predictors, shapes (G,)."""
         return rows.apply(self.mean), rows.quadratic(self.covariance)

@@ -45,7 +45,6 @@ from bayesrank.infer.hyper.hyperparameters import (
 from bayesrank.infer.hyper.mixture import IntegratedEPResult
 from bayesrank.infer.hyper.modes import Mode, find_mode
 from bayesrank.infer.hyper.points import Proposal, Weighted, weigh, whitening_root
-from bayesrank.infer.margins import drawn
 from bayesrank.infer.posterior import DensePosterior
 from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.result import GaussianMoments
@@ -206,10 +205,11 @@ class IntegratedEP:
         unconverged = sum(not bool(components[k].converged) for k in kept)
         moments = _moments_of(weights, means, covariances, survey.shapes)
         heights = [components[k].evaluation for k in kept]
-        ends = components[kept[0]].ends
-        owner, draws, logs = _draw(weights, means, covariances, ends, num_samples, seed)
-        logs += np.array([float(x.log_evidence + x.log_prior) for x in heights])[owner]
-        return IntegratedEPResult(
+        return IntegratedEPResult.with_draws(
+            num_samples,
+            seed=seed,
+            heights=np.array([float(x.log_evidence + x.log_prior) for x in heights]),
+            ends=components[kept[0]].ends,
             shapes=moments.shapes,
             joint_mean=moments.joint_mean,
             posterior=moments.posterior,
@@ -223,9 +223,6 @@ class IntegratedEP:
             converged=survey.enough(weighted) and not unconverged,
             num_unconverged=unconverged,
             marginalized_sites=survey.eliminated,
-            hyperparameters={k: v[owner][None] for k, v in points.items()},
-            draws=moments.split_sites(draws[None]),
-            log_proposals=logs[None],
             effective_points=weighted.effective,
             mode=survey.named,
             weights=weights,
@@ -355,28 +352,6 @@ def _that_count(weights: np.ndarray) -> np.ndarray:
     """Numbers of the points without those that together weigh next to nothing."""
     order = np.argsort(weights)
     return np.sort(order[np.cumsum(weights[order]) > _NOTHING])
-
-
-def _draw(
-    weights: np.ndarray,
-    means: np.ndarray,
-    covariances: np.ndarray,
-    ends: tuple[Any, Any] | None,
-    count: int,
-    seed: int,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Owners (count,), draws (count, n), and log densities in the owner, up to a constant."""
-    rng = np.random.default_rng(seed)
-    # Systematic: each component has its share of the draws to within one.
-    levels = (np.arange(count) + rng.random()) / count
-    owner = np.minimum(np.searchsorted(np.cumsum(weights), levels), weights.size - 1)
-    draws, logs = rng.standard_normal((count, means.shape[1])), np.zeros(count)
-    for number in np.unique(owner):
-        mine = owner == number
-        moments = means[number], covariances[number]
-        draws[mine], logs[mine] = drawn(*moments, draws[mine], ends)
-    order = rng.permutation(count)
-    return owner[order], draws[order], logs[order]
 
 
 def _complaint(result: IntegratedEPResult) -> str:

@@ -6,11 +6,12 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpyro.diagnostics import print_summary
 
+from bayesrank.infer.margins import drawn
 from bayesrank.infer.posterior import DensePosterior
 from bayesrank.infer.result import GaussianMoments, MixtureComponent, judged
 from bayesrank.infer.summary import SiteRow, rows_as_text, shape_in_words, shown
@@ -207,6 +208,9 @@ class IntegratedEPResult(MixtureResult):
     other_modes
         Modes that compete with `mode`, found from `num_restarts`: the share of the weights near
         each, and its hyperparameters. They have points of their own.
+    seed, heights, ends
+        What the draws follow from: a seed, EP's log evidence plus log prior at each point, shape
+        (K,), and the ends of the supports as in `EPResult`; None in files of version 0.1.
 
     Notes
     -----
@@ -222,6 +226,25 @@ class IntegratedEPResult(MixtureResult):
     component_covariances: np.ndarray
     num_evaluations: int
     other_modes: tuple[tuple[float, dict[str, np.ndarray]], ...] = ()
+    seed: int | None = None
+    heights: np.ndarray | None = None
+    ends: tuple[Any, Any] | None = None
+
+    @classmethod
+    def with_draws(cls, num_samples: int, **known: Any) -> Self:
+        """Make a result of all but its draws, which `seed`, `heights` and `ends` say."""
+        weights, points, shapes = (known[name] for name in ("weights", "points", "shapes"))
+        components = known["component_means"], known["component_covariances"], known["ends"]
+        owner, draws, logs = _draw(weights, *components, num_samples, known["seed"])
+        cut = GaussianMoments(
+            shapes=shapes, joint_mean=known["joint_mean"], posterior=known["posterior"]
+        )
+        return cls(
+            hyperparameters={k: v[owner][None] for k, v in points.items()},
+            draws=cut.split_sites(draws[None]),
+            log_proposals=(logs + known["heights"][owner])[None],
+            **known,
+        )
 
     def __repr__(self) -> str:
         """Show what became of each site, and which modes compete."""
@@ -258,6 +281,28 @@ class IntegratedEPResult(MixtureResult):
                 posterior=DensePosterior(self.component_covariances[number]),
             )
             yield MixtureComponent(float(weight), {**self.params, **at}, moments)
+
+
+def _draw(
+    weights: np.ndarray,
+    means: np.ndarray,
+    covariances: np.ndarray,
+    ends: tuple[Any, Any] | None,
+    count: int,
+    seed: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Owners (count,), draws (count, n), and log densities in the owner, up to a constant."""
+    rng = np.random.default_rng(seed)
+    # Systematic: each component has its share of the draws to within one.
+    levels = (np.arange(count) + rng.random()) / count
+    owner = np.minimum(np.searchsorted(np.cumsum(weights), levels), weights.size - 1)
+    draws, logs = rng.standard_normal((count, means.shape[1])), np.zeros(count)
+    for number in np.unique(owner):
+        mine = owner == number
+        moments = means[number], covariances[number]
+        draws[mine], logs[mine] = drawn(*moments, draws[mine], ends)
+    order = rng.permutation(count)
+    return owner[order], draws[order], logs[order]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

@@ -55,7 +55,7 @@ class ProgramLayout(NamedTuple):
     block_sites
         Name of the observed site behind each block of factors.
     eliminated
-        Latents of groups that are too many for a joint covariance: their posterior is not kept.
+        Latents whose posterior is not kept: of groups, behind or after those that are.
     conditioned_sites
         Sites held fixed whose density latents reach, so that it is a factor.
     """
@@ -110,8 +110,8 @@ class Program(NamedTuple):
         if not self.problem.prior.keeps_covariances:
             raise Refusal("no_covariances", ", ".join(self.layout.shapes)).error()
         if self.layout.eliminated:
-            inner = posterior.core
-            return self.mean[: inner.mean.size] + inner.mean, inner.covariance
+            kept, inner = slice(self.layout.size), posterior.core
+            return self.mean[kept] + inner.mean[kept], inner.covariance[kept, kept]
         return extend(self.mean + posterior.mean, posterior.covariance, self.leaves)
 
 
