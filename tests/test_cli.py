@@ -21,7 +21,7 @@ from bayesrank.cli.trust import Check
 from bayesrank.ranking import summarize
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = {"ranker.npz", "ranking.csv", "ranking.json", "report.html"}
+RESULTS = {"card.png", "ranker.npz", "ranking.csv", "ranking.json", "report.html"}
 ALL = RESULTS | {"posterior.nc", "ranking.png"}
 
 
@@ -126,7 +126,8 @@ def test_options_of_the_demo(folder, seen, capsys):
     assert settings._asdict() == {
         **{"out": Path("deep/er"), "rows": 0, "seed": 7, "crosscheck": "none", "quiet": True},
         **{"elo": False, "hyperparameters": "integrate", "by_category": False},
-        **{"notes": settings.notes, "inputs": (), "save": "report", "force": False, "title": ""},
+        **{"notes": settings.notes, "inputs": (), "save": "report", "force": False},
+        "title": "NFL season 2018",
         **{"command": f"bayesrank demo {options}", "verbose": False},
         **{"level": 0.9, "anchor": None, "format": "table"},
     }

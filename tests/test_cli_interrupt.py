@@ -194,7 +194,8 @@ def test_nothing_ends_the_process_while_results_are_put_in_place(folder):
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130 and err.endswith("Interrupted; the results are in out.\n")
     files = {path.name for path in (folder / "out").iterdir()}
-    assert files == {"posterior.nc", "ranker.npz", "ranking.csv", "ranking.json", "report.html"}
+    results = {"card.png", "ranker.npz", "ranking.csv", "ranking.json", "report.html"}
+    assert files == results | {"posterior.nc"}
     assert (folder / "out" / "posterior.nc").read_text() == "new"
 
 

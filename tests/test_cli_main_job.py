@@ -89,7 +89,7 @@ def check_pictures(out, names):
         ".npz",
         ".png",
     }
-    assert {path.name for path in out.glob("*.png")} == set(names)
+    assert {path.name for path in out.glob("*.png")} == {"card.png", *names}
     for name in names:
         picture = imread(out / name)
         assert min(picture.shape[:2]) > 300
@@ -116,7 +116,7 @@ def test_the_best_drinks_come_first_and_what_is_said_below(job):
         "not checked  EP vs NUTS   skipped (--crosscheck none)",
         "ok           Ties         14 ties in 70 comparisons, modelled as a third outcome",
         "cycles (A > B > C > A); the model expects",
-        f"Saved to {out}: report.html, ranking.csv, ranking.json, ranker.npz, posterior.nc",
+        f"Saved to {out}: report.html, card.png, ranking.csv, ranking.json, ranker.npz, ",
     ):
         assert said in text
     assert [line.split(":")[0] for line in error.splitlines()] == STEPS

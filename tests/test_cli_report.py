@@ -70,7 +70,13 @@ def make(n=5, elo=None):
     items[-1]["prob_better_than_next"] = None
     found = {
         **{"bayesrank": "0.1.0", "title": "Drinks & <co>", "date": "2026-01-02"},
-        **{"command": "bayesrank rank drinks.csv", "input": "", "num_items": n, "level": 0.9},
+        **{
+            "command": "bayesrank rank drinks.csv",
+            "input": "",
+            "num_items": n,
+            "counts": f"{n} items, {n - 1} comparisons",
+            "level": 0.9,
+        },
         **{"num_comparisons": n - 1, "num_ties": 0, "notes": ["A note."]},
         "rankings": [{"category": "", "verdict": "A <b> wins.", "items": items}],
         "pairs": pairwise_probability(draws[:, :20]).tolist(),
@@ -98,7 +104,7 @@ def test_the_page_is_well_formed_and_holds_everything():
     words = " ".join(page.words)
     for said in ("Drinks & <co>", "A <b> wins.", "As x < y & z.", "A note.", "How to cite"):
         assert said in words
-    for said in ("5 items · 4 comparisons · 2026-01-02", "1 warning", "bayesrank rank drinks.csv"):
+    for said in ("5 items, 4 comparisons · 2026-01-02", "1 warning", "bayesrank rank drinks.csv"):
         assert said in words
     assert dict(page.attributes)["name"] == "color-scheme" and "viewport" in text
 

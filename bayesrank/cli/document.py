@@ -14,6 +14,7 @@ import numpy as np
 
 from bayesrank._version import __version__
 from bayesrank.cli.outputs import OutputError
+from bayesrank.cli.words import counts
 from bayesrank.ranking import pairwise_probability
 from bayesrank.ranking.columns import EloScale, file_columns
 
@@ -39,6 +40,7 @@ def document(
         "date": date.today().isoformat(),
         "command": settings.command,
         "input": _input_id(settings.inputs),
+        "counts": counts(data),
         "num_items": data.num_items,
         "num_comparisons": data.num_comparisons,
         "num_ties": int(data.tied.sum()),

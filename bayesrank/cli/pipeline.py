@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 FIGURES = ("ranking.png", "pairs.png", "crosscheck.png")
 RANKER = "ranker.npz"
-FILES = ("report.html", "ranking.csv", DOCUMENT, RANKER, "posterior.nc", *FIGURES)
+FILES = ("report.html", "card.png", "ranking.csv", DOCUMENT, RANKER, "posterior.nc", *FIGURES)
 
 # Of skills that move: those of long ago tell little, and newcomers are as the average is.
 PROCESS = "matern12"
@@ -325,12 +325,14 @@ def _results(
     data: ComparisonData, ranking: Ranking, analysis: Analysis, settings: Settings
 ) -> dict[str, Any]:
     """What is written, by the names of the files."""
+    from bayesrank.cli.card import card
     from bayesrank.cli.report import report
 
     small = _covariance_bytes(getattr(ranking.ranker, "result", None)) <= _LARGEST_RANKER
     found = document(data, settings, ranking, analysis)
     results = {
         "report.html": report(found),
+        "card.png": card(found),
         "ranking.csv": _frame(ranking),
         DOCUMENT: dumped(found),
         RANKER: ranking.ranker if small else None,

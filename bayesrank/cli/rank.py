@@ -63,7 +63,7 @@ def demo(**options: Any) -> None:
     """Do the main job on results that come with the package."""
     from bayesrank.datasets import load_nfl
 
-    _run(load_nfl(), options)
+    _run(load_nfl(), options | {"title": options["title"] or "NFL season 2018"})
 
 
 def _run(data: ComparisonData, options: dict[str, Any]) -> None:

@@ -30,7 +30,9 @@ def report(document: Mapping[str, Any]) -> str:
         ranks=_ends(leader["rank_lower"], leader["rank_upper"]),
         tied=len(tied) - 1,
         statuses=[f"{n} {status}" for status, n in Counter(c[1] for c in checks).items()],
-        rankings=[(each["category"], each["verdict"], _table(each["items"])) for each in rankings],
+        rankings=[
+            (each["category"], each["verdict"], ranking_rows(each["items"])) for each in rankings
+        ],
         checks=checks,
         names=[item["item"] for item in items[: len(document["pairs"])]],
     )
@@ -42,8 +44,8 @@ def _first(item: Mapping[str, Any]) -> bool:
     return item["tier"] == 1 and item.get("component", 1) == 1
 
 
-def _table(items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Rows of a ranking on one axis."""
+def ranking_rows(items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Title and rows of a ranking, its bars on one axis of 0 to 100."""
     scale = "elo" if "elo" in items[0] else "skill"
     mean = "elo" if scale == "elo" else "skill_mean"
     low = min(item[f"{scale}_lower"] for item in items)

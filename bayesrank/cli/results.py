@@ -78,19 +78,22 @@ def suggest(results: Path, number: int, out: Path) -> None:
 
 @command("report", "results", option("--title"))
 def report(results: Path, title: str | None) -> None:
-    """Make the page again of what `ranking.json` says."""
+    """Make the page and the card again of what `ranking.json` says."""
     from bayesrank._files import published
+    from bayesrank.cli.card import card
     from bayesrank.cli.document import read_document
     from bayesrank.cli.report import report as page_of
 
     found = read_document(results)
+    found |= {"title": title} if title else {}
     try:
-        page = page_of(found | ({"title": title} if title else {}))
+        things = {"report.html": page_of(found).encode(), "card.png": card(found)}
     except (LookupError, TypeError, ValueError) as error:
         raise OutputError(f"{results}: ranking.json is damaged; run `rank` again") from error
-    with published(results / "report.html") as file:
-        file.write(page.encode())
-    click.echo(shown(f"Saved to {results / 'report.html'}"))
+    for name, thing in things.items():
+        with published(results / name) as file:
+            file.write(thing)
+    click.echo(shown(f"Saved to {results}: {', '.join(things)}"))
 
 
 def _number(name: str, names: list[str]) -> int:
