@@ -357,7 +357,7 @@ class ArenaRanker(NamedRanker):
     def _number(self, name: Hashable, names: Sequence[Any], what: str) -> int:
         if not names:
             raise ValueError(
-                f"{what} is {name!r}, but fit was given no {what}s to tell apart; leave it out"
+                f"{what} is {name!r}, but fit was given no column of that name; leave it out"
             )
         if name not in names:
             raise ValueError(f"{what} {name!r} was not in fit; it is none of {names[:5]!r}")
