@@ -4,6 +4,9 @@ import inspect
 import re
 from typing import Any
 
+from docutils import nodes
+from latex2mathml.converter import convert
+
 import bayesrank
 
 project = "bayesrank"
@@ -16,17 +19,19 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
     "sphinx_click",
     "sphinx_copybutton",
 ]
 exclude_patterns = ["_build", "images"]
-source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}
+templates_path = ["_templates"]
+source_suffix = {".rst": "restructuredtext", ".md": "myst-nb", ".ipynb": "myst-nb"}
 
 # A name in single backquotes is linked where it is one of ours, and set in italics elsewhere.
 default_role = "autolink"
-autosummary_generate = False
+autosummary_generate = True
+autosummary_imported_members = True
+autosummary_ignore_module_all = False
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
@@ -37,6 +42,7 @@ myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 
 html_theme = "sphinx_book_theme"
+html_math_renderer = "mathml"
 html_title = "bayesrank"
 html_theme_options = {"show_toc_level": 2, "home_page_in_toc": True}
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
@@ -65,7 +71,16 @@ def _add_references(
     lines += ["", "References", "----------", *"".join(found).splitlines(), ""]
 
 
+def _math(writer: Any, node: nodes.Node) -> None:
+    """Write a formula as MathML, which browsers show without a script or a network."""
+    block = isinstance(node, nodes.math_block)
+    formula = convert(node.astext(), display="block" if block else "inline")
+    writer.body.append(f'<div class="math">{formula}</div>' if block else formula)
+    raise nodes.SkipNode
+
+
 def setup(app: Any) -> None:
     """Register what this file adds to Sphinx."""
+    app.registry.add_html_math_renderer("mathml", (_math, None), (_math, None))
     app.connect("autodoc-skip-member", _skip_member)
     app.connect("autodoc-process-docstring", _add_references, priority=100)

@@ -45,6 +45,14 @@ class FactoredBeliefs(NamedTuple):
         :math:`d`, not negative, shape (n,).
     noise
         Standard deviation of a performance, on the scale of the skills, positive.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesrank.active import FactoredBeliefs, best_pair
+    >>> beliefs = FactoredBeliefs(np.zeros(3), np.zeros((3, 0)), np.array([1.0, 1.0, 0.1]))
+    >>> sorted(int(item) for item in best_pair(beliefs).pair)
+    [0, 1]
     """
 
     mean: ArrayLike
@@ -69,6 +77,14 @@ class BestPair:
         How much more another pair might score at the most, in nats; 0 if certified.
     num_scored
         Number of pairs that were scored.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesrank.active import FactoredBeliefs, best_pair
+    >>> beliefs = FactoredBeliefs(np.zeros(3), np.zeros((3, 0)), np.array([1.0, 1.0, 0.1]))
+    >>> best_pair(beliefs).certified
+    True
     """
 
     pair: tuple[int, int]

@@ -14,7 +14,14 @@ from bayesrank.active.store import JournalError
 
 
 class Answer(NamedTuple):
-    """Who won, by name, and who said so; of a tie, the two items in no order."""
+    """Who won, by name, and who said so; of a tie, the two items in no order.
+
+    Examples
+    --------
+    >>> from bayesrank.active import Answer
+    >>> Answer("tea", "milk", judge="Eve").winner
+    'tea'
+    """
 
     winner: Hashable
     loser: Hashable
@@ -52,6 +59,13 @@ class History:
         How many times as noisy as nobody named each judge is, learned with them.
     records
         Number of records that this adds up.
+
+    Examples
+    --------
+    >>> from bayesrank.active import Answer, History
+    >>> history = History(events=(Answer("tea", "milk", None),))
+    >>> len(history.events)
+    1
     """
 
     events: tuple[Event, ...] = ()

@@ -67,6 +67,14 @@ class Question(NamedTuple):
         Probability that the answer is `first`.
     tie_probability
         Probability that the answer is "about equal"; 0 until there was such an answer.
+
+    Examples
+    --------
+    >>> from bayesrank.active import QueryLoop
+    >>> with QueryLoop(["tea", "milk", "water"], journal=None, hyperparameters="prior") as loop:
+    ...     question = loop.ask()[0]
+    >>> question.first != question.second, question.win_probability
+    (True, 0.5)
     """
 
     first: Hashable

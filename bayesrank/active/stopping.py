@@ -27,6 +27,15 @@ class Progress:
         Whether a rule says to stop, or no question is left.
     reason
         Why, in words; empty if not done.
+
+    Examples
+    --------
+    >>> from bayesrank.active import QueryLoop
+    >>> with QueryLoop(["tea", "milk", "water"], journal=None, hyperparameters="prior") as loop:
+    ...     loop.tell("tea", "milk")
+    ...     progress = loop.progress()
+    >>> progress.answers, progress.done
+    (1, False)
     """
 
     answers: int

@@ -44,6 +44,14 @@ class Queries(NamedTuple):
         Shape ``(n,)``, the query of each.
     labels
         Shape ``(n,)``, 1 for relevant and 0 for not; None if unlabelled.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesrank.bounds import Queries
+    >>> labelled = Queries(np.zeros((4, 2)), np.array([0, 0, 1, 1]), np.array([1, 0, 0, 1]))
+    >>> labelled.features.shape
+    (4, 2)
     """
 
     features: NDArray[Any]
@@ -73,6 +81,19 @@ class CrossValidationBound:
         Number of queries in each fold, shape ``(K,)``.
     model
         What `fit` returned for all labelled queries.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesrank.bounds import Queries, cross_validation_bound
+    >>> X, query = np.tile([[1.0], [0.0]], (10, 1)), np.repeat(np.arange(10), 2)
+    >>> labelled = Queries(X, query, np.tile([1, 0], 10))
+    >>> def fit(features, query, labels):
+    ...     return 1.0
+    >>> def score(weight, features):
+    ...     return weight * features[:, 0]
+    >>> float(cross_validation_bound(fit, score, labelled, Queries(X, query)).error)
+    0.0
     """
 
     bound: float

@@ -37,7 +37,16 @@ ErrorMethod = Literal["bound", "normal", "bootstrap", "posterior"]
 
 
 class ErrorInterval(NamedTuple):
-    """An interval of the expected error."""
+    """An interval of the expected error.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesrank.bounds import error_intervals
+    >>> scores, levels = np.arange(20.0), np.repeat([1, 2], 10)
+    >>> [interval.method for interval in error_intervals(scores, levels)]
+    [...]
+    """
 
     method: ErrorMethod  #: where it comes from
     estimate: float  #: its centre of gravity: the empirical error or the posterior mean

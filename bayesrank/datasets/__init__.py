@@ -1,4 +1,4 @@
-"""Files in, plain arrays out: items ``0 .. n - 1`` and comparisons ``(winner, loser)``."""
+"""Files in, plain arrays out: items are numbered from 0; a comparison is ``(winner, loser)``."""
 
 from bayesrank.datasets._modechoice import load_modechoice
 from bayesrank.datasets._nfl import load_nfl

@@ -16,6 +16,14 @@ class OrderEvents(NamedTuple):
         said of items in one group.
     counts
         How often each was given, shape (N,).
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from bayesrank.datasets import read_comparisons
+    >>> data = read_comparisons(pd.DataFrame({"order": ["tea > milk > water"]}))
+    >>> data.orders.groups, data.orders.counts
+    ((((0,), (1,), (2,)),), array([1]))
     """
 
     groups: tuple[tuple[tuple[int, ...], ...], ...]
@@ -71,6 +79,15 @@ class ComparisonData:
     unused_column_hints
         Sentences on columns that look as if they should have been used, and on items that may be
         one, by their names.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from bayesrank.datasets import read_comparisons
+    >>> frame = pd.DataFrame({"winner": ["tea", "tea"], "loser": ["milk", "water"]})
+    >>> data = read_comparisons(frame)
+    >>> data.names, data.comparisons.tolist()
+    (('tea', 'milk', 'water'), [[0, 1], [0, 2]])
     """
 
     names: tuple[str, ...]

@@ -17,7 +17,7 @@ __all__ = ["TextData", "read_links", "read_texts"]
 
 @dataclass(frozen=True)
 class TextData:
-    """Texts by name, in the order of the file.
+    r"""Texts by name, in the order of the file.
 
     Parameters
     ----------
@@ -27,6 +27,16 @@ class TextData:
         Title of each, empty where there is none.
     texts
         Text of each, without the title.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from bayesrank.datasets import read_texts
+    >>> path = Path(tempfile.mkdtemp(), "a.csv")
+    >>> _ = path.write_text("id,text\nd1,red fish\n")
+    >>> read_texts(path).texts
+    ('red fish',)
     """
 
     names: tuple[str, ...]

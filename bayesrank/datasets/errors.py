@@ -7,7 +7,16 @@ _LONGEST = 400  # letters of a problem: a cell of a damaged file may be as long 
 
 
 class ReadingNote(UserWarning):
-    """How data were understood that may be written in several ways."""
+    """How data were understood that may be written in several ways.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from bayesrank.datasets import ReadingNote
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", ReadingNote)  # read without notes
+    ...     # read_comparisons("games.csv")
+    """
 
 
 def tell(sentence: str) -> None:
@@ -38,6 +47,12 @@ class DataError(ValueError):
         Line of the file, counted from 1 as a spreadsheet does (the header is row 1).
     column
         Name of the column.
+
+    Examples
+    --------
+    >>> from bayesrank.datasets import DataError
+    >>> print(DataError("a.csv", "the winner is missing", "fill it in", row=3, column="winner"))
+    a.csv, row 3, column 'winner': the winner is missing; fill it in
     """
 
     def __init__(

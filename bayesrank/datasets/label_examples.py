@@ -19,7 +19,7 @@ _RANK, _RELEVANT = "rank:", "relevant:"
 
 
 class LabelExamples(NamedTuple):
-    """Examples with features, and what is said of their labels.
+    r"""Examples with features, and what is said of their labels.
 
     Attributes
     ----------
@@ -35,6 +35,16 @@ class LabelExamples(NamedTuple):
         Rank of each label, 1 for the best, NaN where nothing is said, shape (n, c).
     relevant
         1 for relevant, 0 for irrelevant, NaN where nothing is said, shape (n, c).
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from bayesrank.datasets import read_label_examples
+    >>> path = Path(tempfile.mkdtemp(), "a.csv")
+    >>> _ = path.write_text("x,rank:sea,rank:hills\n0.5,1,2\n")
+    >>> read_label_examples(path).labels
+    ('sea', 'hills')
     """
 
     path: Path

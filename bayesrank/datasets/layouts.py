@@ -279,38 +279,42 @@ LINKS = Layout(
 
 @dataclass(frozen=True)
 class ColumnNames:
-    """Which columns of a file hold what; those that are None are recognised by their names.
+    """Names of the columns of a file; columns that are None are recognised by their names.
 
     Parameters
     ----------
     winner, loser, tie
-        Items that won and lost, and whether the two were judged equal.
+        The winner, the loser, and whether the two tied.
     first, second, outcome
-        Items shown first and second, or at home and away, and what the outcome was.
+        The item shown first or at home, the other item, and the outcome.
     first_score, second_score
-        Points of the two in the place of an outcome.
+        Points of the two, instead of an outcome.
     order
         Orders of several items, best first, as in ``a > b = c``.
-    judge
-        Who compared.
-    category
-        Category of the comparison.
+    judge, category
+        Who compared, and the category of the comparison.
     time
-        When it was; never recognised, because skills that move are another model.
+        When it was. Never recognised, because skills that change are another model.
     weight
         How often the row counts.
     ignore
-        Columns that are not used, and of which nothing is said.
+        Columns to leave out without a note.
     outcome_codes
-        What outcomes say where the first side won, where the second did and, if given, where the
-        two were equal; bars stand between several codes of one meaning, as in ``("1|2", "4|5")``.
+        Codes for "the first won", "the second won" and, if given, "tie". Bars separate several
+        codes of one meaning, as in ``("1|2", "4|5")``.
     date_format
-        How times are written, as in ``"%d/%m/%Y"``, where that is not plain.
+        Format of the times, as in ``"%d/%m/%Y"``, if it is ambiguous.
     fold_names
-        Whether names of items that differ in case, blanks, invisible letters or Unicode form, or as
-        1 and 1.0 do, are one, as it was spelled first.
+        Whether names that differ in case, blanks, invisible letters or Unicode form, or as 1 and
+        1.0 do, are one item, spelled as it was first.
     positive
-        Of outcomes that are numbers around zero, the side that those above zero are for.
+        The side that a positive number favours.
+
+    Examples
+    --------
+    >>> from bayesrank.datasets import ColumnNames
+    >>> ColumnNames(first="red", second="blue", outcome="who").first
+    'red'
     """
 
     winner: str | None = None

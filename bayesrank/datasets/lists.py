@@ -28,7 +28,7 @@ _LINE, _FIELD = re.compile(r"\r\n|\r|\n"), re.compile(r"[^ \t]+")
 
 @dataclass(frozen=True, eq=False)
 class ListData:
-    """Features, grades and queries of items, in the order of the file.
+    r"""Features, grades and queries of items, in the order of the file.
 
     Parameters
     ----------
@@ -44,6 +44,16 @@ class ListData:
         Names of the features, in the order of the columns; None where they are numbers.
     first
         Number of the first column's feature: 0 where the file counts from there, else 1.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from bayesrank.datasets import read_lists
+    >>> path = Path(tempfile.mkdtemp(), "a.csv")
+    >>> _ = path.write_text("query,label,price\nq1,2,2.5\nq1,0,1.0\n")
+    >>> read_lists(path).y.tolist()
+    [2.0, 0.0]
     """
 
     X: Any

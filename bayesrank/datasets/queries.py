@@ -26,6 +26,13 @@ class QueryLists:
         Shape (m,): rows of the data, list after list, in each list as they came.
     starts, sizes
         Shape (q,): where a list starts in `order`, and how many rows it has.
+
+    Examples
+    --------
+    >>> from bayesrank.datasets import group_queries
+    >>> lists = group_queries(["q1", "q2", "q1"], 3)
+    >>> lists.order.tolist(), lists.sizes.tolist()
+    ([0, 2, 1], [2, 1])
     """
 
     names: tuple[Hashable, ...]

@@ -17,7 +17,7 @@ __all__ = ["RatingData", "read_ratings"]
 
 @dataclass(frozen=True, eq=False)
 class RatingData:
-    """Who rated what, and how.
+    r"""Who rated what, and how.
 
     Parameters
     ----------
@@ -29,6 +29,16 @@ class RatingData:
         Shape (K,), integer: the levels as in the file.
     ignored_columns
         Columns of the file that were not used.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from bayesrank.datasets import read_ratings
+    >>> path = Path(tempfile.mkdtemp(), "a.csv")
+    >>> _ = path.write_text("user,item,rating\nAda,tea,2\nBob,tea,1\n")
+    >>> read_ratings(path).levels.tolist()
+    [2, 1]
     """
 
     users: tuple[str, ...]

@@ -79,6 +79,19 @@ class ModelComparison:
         Number of observations.
     notes
         What is to be known about the figures.
+
+    Examples
+    --------
+    >>> import jax
+    >>> import numpy as np
+    >>> from bayesrank.infer import EP
+    >>> from bayesrank.models import thurstone
+    >>> games = np.array([[0, 1], [1, 2], [0, 2]])  # (winner, loser)
+    >>> result = EP(thurstone).run(jax.random.key(0), 3, games, params={"scale": 1.0})
+    >>> from bayesrank.diagnostics import compare
+    >>> wider = EP(thurstone).run(jax.random.key(0), 3, games, params={"scale": 9.0})
+    >>> compare({"narrow": result, "wide": wider}).num_observations
+    3
     """
 
     names: tuple[str, ...]

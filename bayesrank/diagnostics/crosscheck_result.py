@@ -30,6 +30,20 @@ class NUTSResult:
         integrated over.
     num_divergent
         Number of draws that ended a divergent trajectory.
+
+    Examples
+    --------
+    >>> import jax
+    >>> import numpy as np
+    >>> from bayesrank.infer import EP
+    >>> from bayesrank.models import thurstone
+    >>> games = np.array([[0, 1], [1, 2], [0, 2]])  # (winner, loser)
+    >>> result = EP(thurstone).run(jax.random.key(0), 3, games, params={"scale": 1.0})
+    >>> from bayesrank.diagnostics import crosscheck
+    >>> settings = {"num_samples": 300, "num_chains": 1, "progress_bar": False}
+    >>> check = crosscheck(result, engines=["ep", "nuts"], **settings)
+    >>> check.nuts.num_divergent
+    0
     """
 
     model: Callable[..., Any]
@@ -96,6 +110,19 @@ class CrossCheck:
         engines.
     nuts
         NUTS's draws, or None.
+
+    Examples
+    --------
+    >>> import jax
+    >>> import numpy as np
+    >>> from bayesrank.infer import EP
+    >>> from bayesrank.models import thurstone
+    >>> games = np.array([[0, 1], [1, 2], [0, 2]])  # (winner, loser)
+    >>> result = EP(thurstone).run(jax.random.key(0), 3, games, params={"scale": 1.0})
+    >>> from bayesrank.diagnostics import crosscheck
+    >>> check = crosscheck(result, num_samples=300, num_chains=1, progress_bar=False)
+    >>> sorted(check.runs)
+    ['ep', 'nuts', 'svi']
     """
 
     runs: dict[str, EngineRun]

@@ -46,6 +46,16 @@ class Transitivity:
         Ends of the 90% interval of that share in data that the model makes up.
     p_value
         Share of these data that have as many cycles or more.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from jax.scipy.stats.norm import cdf
+    >>> from bayesrank.diagnostics import transitivity
+    >>> games = np.array([[0, 1], [1, 2], [2, 0]])  # a cycle
+    >>> found = transitivity(games, np.zeros((1, 3)), cdf)
+    >>> found.num_circles, found.num_triads
+    (1, 1)
     """
 
     num_triads: int

@@ -56,6 +56,13 @@ class TiltedMoments(NamedTuple):
         ``log Z(m, v)``, the log of the likelihood averaged over the cavity.
     d1, d2
         Its first and second derivative in the cavity's mean, of the same shape.
+
+    Examples
+    --------
+    >>> from bayesrank.distributions import Thurstone
+    >>> moments = Thurstone(0.0).tilted_moments(0.0, 1.0, 1)
+    >>> type(moments).__name__
+    'TiltedMoments'
     """
 
     log_z: Array

@@ -52,6 +52,15 @@ class GraphKernel(Kernel):
         Features of the graph's items, shape (n, d).
     gain : Array
         :math:`(I + w L \Sigma)^{-1} w L`, symmetric, shape (n, n).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesrank.gp import graph_kernel, rbf
+    >>> X = np.array([[0.0], [1.0], [2.0]])
+    >>> laplacian = np.array([[1.0, -1.0, 0.0], [-1.0, 2.0, -1.0], [0.0, -1.0, 1.0]])
+    >>> graph_kernel(rbf(1.0, 1.0), X, laplacian).gain.shape
+    (3, 3)
     """
 
     kernel: Kernel

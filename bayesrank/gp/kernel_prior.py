@@ -40,7 +40,14 @@ _FURTHER = 5000.0
 
 
 class Tier(NamedTuple):
-    """Items `start` to `end`, and how many users the prior of what they add is worth."""
+    """Items `start` to `end`, and how many users the prior of what they add is worth.
+
+    Examples
+    --------
+    >>> from bayesrank.gp import Tier
+    >>> Tier(0, 100, 50.0).strength
+    50.0
+    """
 
     start: int
     end: int
@@ -58,6 +65,13 @@ class KernelPrior:
     items
         Numbers of all items in the order of the tiers, those outside of the core last; as they are
         numbered if not given.
+
+    Examples
+    --------
+    >>> from bayesrank.gp import KernelPrior, Tier
+    >>> prior = KernelPrior((Tier(0, 100, 100.0), Tier(100, 500, 300.0)))
+    >>> len(prior.tiers)
+    2
     """
 
     tiers: tuple[Tier, ...]

@@ -44,6 +44,18 @@ class Approximation(NamedTuple):
         Of a prior of low rank plus diagonal; else None.
     residuals_seen
         Share that the data tell of what such a prior leaves to each latent alone, from 0 to 1.
+
+    Examples
+    --------
+    >>> import jax
+    >>> import numpy as np
+    >>> from bayesrank.infer import EP
+    >>> from bayesrank.models import thurstone
+    >>> games = np.array([[0, 1], [1, 2], [0, 2]])  # (winner, loser)
+    >>> engine = EP(thurstone, structure="factorised")
+    >>> result = engine.run(jax.random.key(0), 3, games, params={"scale": 1.0})
+    >>> result.approximation.structure
+    'factorised'
     """
 
     structure: str

@@ -32,7 +32,15 @@ _MOST_FACTORS = 20_000
 
 
 class AccuracyWarning(UserWarning):
-    """A posterior is not known to be right, or known not to be."""
+    """A posterior may be wrong, or is known to be.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", AccuracyWarning)  # a doubtful fit raises
+    ...     # EP(model).run(...)
+    """
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -172,60 +180,62 @@ class EPResult(GaussianMoments):
     Attributes
     ----------
     model, model_args, model_kwargs
-        The program and what it was called with.
+        The program and its arguments.
     params
-        Values of the hyperparameters that the posterior is conditional on, given or chosen.
+        Values of the hyperparameters on which the posterior is conditional.
     defaulted_params
-        Names of those that are `sample` sites with a prior, not given by the caller.
-    shapes, joint_mean, posterior
-        See `GaussianMoments`.
+        Hyperparameters that the caller did not give: they have the median of their prior.
     sites
-        For each observed site that has factors, their site parameters ``(tau, nu)`` of margins
-        measured from the prior mean.
+        For each observed site, the site parameters ``(tau, nu)`` of its margins, measured from the
+        prior mean.
     log_evidence
-        EP's approximation of the log of the integral of the program's density over the latents, in
-        nats.
+        EP's approximation of the log evidence, in nats.
     log_evidence_error
-        Its standard error, where a log determinant is estimated.
+        Its standard error, if a log determinant is estimated.
     missed_mass
-        Sites of which a factor's quadrature missed more than a hundredth of the mass, with the
-        largest share, by a look over a grid at the end. Such an answer leaves a part out.
+        Observed sites with a factor whose quadrature missed over 1% of the mass, with the largest
+        share.
     moment_errors
-        Sites of which a factor's quadrature has the mean or the standard deviation wrong by more
-        than .03 standard deviations, with the largest error, by the same look.
+        Observed sites with a factor whose mean or SD is wrong by over .03 SD, with the largest
+        error.
     converged
-        Whether the last sweep moved no margin by more than the tolerance, and skipped no site.
-    num_sweeps
-        Number of sweeps made.
-    power
-        Power of EP that was used: 0.5 where EP did not settle without.
+        Whether the last sweep moved no margin beyond the tolerance and skipped no site.
+    num_sweeps, power
+        Number of sweeps, and the power of EP: 0.5 if EP did not settle at 1.
     skipped_sites
-        Number of site updates skipped over all sweeps because a cavity was not proper.
+        Number of site updates that an improper cavity prevented, over all sweeps.
     delta
-        How far the last sweep moved the margin that moved most, in posterior standard deviations.
+        Largest move of a margin in the last sweep, in posterior standard deviations.
     dropped_sites
-        Unobserved sites on which no data depend and that are not Gaussian.  They are not part of
-        the posterior; `numpyro.infer.Predictive` draws them.
+        Unobserved sites that are not Gaussian and have no data. They are not part of the posterior;
+        `numpyro.infer.Predictive` draws them.
     marginalized_sites
-        Latents of groups (effects of one rater, performances on one occasion) that are too many for
-        a joint covariance. EP integrates over them, group by group, and keeps no posterior of them;
-        `numpyro.infer.Predictive` draws them anew.
+        Latents of groups that EP integrates out, group by group, such as performances on one
+        occasion. `numpyro.infer.Predictive` draws them anew.
     sources
-        Where values of `params` came from that were given, in words. Those not named are the median
-        of their prior (`defaulted_params`) or their initial value (`param` sites).
+        Where given values of `params` came from, in words.
     conditioned_sites
-        Sites held fixed whose density depends on latents, so that it counts as that of data.
+        Fixed sites whose density depends on latents, and so counts as a likelihood.
     ends
-        Lower and upper ends of the supports of the latents, laid end to end; None where no support
-        is bounded.
+        Lower and upper ends of the latents' supports; None if no support is bounded.
     num_samples, rng_key
         Number of draws that `get_samples` returns, and their random key.
 
     Notes
     -----
-    Of many latents the covariances may not be kept (`structure`). Means, standard deviations,
-    differences and draws are there of any number; what needs all covariances is refused beyond
-    5,000 latents, and `accuracy` gives way to `approximation`.
+    Large models store no joint covariance (`structure`). Means, standard deviations, differences
+    and draws remain available; whatever needs all covariances is refused beyond 5,000 latents.
+
+    Examples
+    --------
+    >>> import jax
+    >>> import numpy as np
+    >>> from bayesrank.infer import EP
+    >>> from bayesrank.models import thurstone
+    >>> games = np.array([[0, 1], [1, 2], [0, 2]])  # (winner, loser)
+    >>> result = EP(thurstone).run(jax.random.key(0), 3, games, params={"scale": 1.0})
+    >>> int(result.mean["f"].argmax()), result.converged
+    (0, True)
     """
 
     model: Callable[..., Any]

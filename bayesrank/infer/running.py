@@ -117,7 +117,16 @@ _KEPT_ALONE = (
 
 
 class ConvergenceWarning(UserWarning):
-    """An iterative method stopped before it converged."""
+    """An iterative method stopped before it converged.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from bayesrank.infer import ConvergenceWarning
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", ConvergenceWarning)  # a fit that does not settle raises
+    ...     # EP(model).run(...)
+    """
 
 
 def warn_of(result: EPResult, *, tol: float, structure: str) -> None:

@@ -25,6 +25,20 @@ class PosteriorResult(Protocol):
         What it was run on.
     params
         Hyperparameters that were fixed, by site name.
+
+    Examples
+    --------
+    >>> import jax
+    >>> import numpy as np
+    >>> from bayesrank.infer import EP
+    >>> from bayesrank.models import thurstone
+    >>> games = np.array([[0, 1], [1, 2], [0, 2]])  # (winner, loser)
+    >>> result = EP(thurstone).run(jax.random.key(0), 3, games, params={"scale": 1.0})
+    >>> from bayesrank import to_arviz
+    >>> from bayesrank.inferencedata import PosteriorResult
+    >>> isinstance(result, PosteriorResult)
+    True
+    >>> posterior = to_arviz(result)
     """
 
     @property

@@ -239,6 +239,16 @@ class OAPBagging(_ManyRules, _Ensemble):
 
     The average is a real number: see ``rounded`` in `predict`. Parameters, and the paper, are those
     of `OAPBPM`; ``coef_`` and ``thresholds_`` have a row for each member.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesrank.online import OAPBagging
+    >>> X = np.linspace(-1.0, 1.0, 90)[:, None]
+    >>> levels = np.digitize(X[:, 0], [-0.3, 0.3]) + 1
+    >>> learner = OAPBagging(num_levels=3, num_members=10).partial_fit(X, levels)
+    >>> learner.predict(X[:2]).shape
+    (2,)
     """
 
 
@@ -248,6 +258,16 @@ class OAPVoted(_ManyRules, _Ensemble):
     A member's vote is the number of examples shown to it whose level it predicted. The average is a
     real number: see ``rounded`` in `predict`. Parameters, and the paper, are those of `OAPBPM`;
     ``coef_`` and ``thresholds_`` have a row for each member.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesrank.online import OAPVoted
+    >>> X = np.linspace(-1.0, 1.0, 90)[:, None]
+    >>> levels = np.digitize(X[:, 0], [-0.3, 0.3]) + 1
+    >>> learner = OAPVoted(num_levels=3, num_members=10).partial_fit(X, levels)
+    >>> learner.predict(X[:2]).shape
+    (2,)
     """
 
     def _shares(self, votes: Array) -> Array:

@@ -19,6 +19,12 @@ class SyntheticStream(NamedTuple):
         Levels from 1 to 5, shape (n,).
     ideal
         Levels that they would have without noise, shape (n,): nobody can predict better.
+
+    Examples
+    --------
+    >>> from bayesrank.online import synthetic_stream
+    >>> synthetic_stream(100, seed=0).X.shape
+    (100, 2)
     """
 
     X: NDArray[np.float64]

@@ -18,6 +18,13 @@ class ItemRecords(NamedTuple):
     ----------
     wins, losses, ties
         Shape ``(n,)`` each: whole numbers, or float64 where comparisons have weights.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesrank.ranking import count_records
+    >>> count_records(np.array([[0, 1], [0, 2]]), 3).wins
+    array([2, 0, 0])
     """
 
     wins: Array

@@ -70,6 +70,17 @@ class RankSummary:
         Probability of both intervals, and that of tiers.
     k
         The ``k`` of ``prob_top_k``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesrank.ranking import summarize
+    >>> draws = np.random.default_rng(0).normal([0.0, 9.0, 3.0], 0.1, size=(100, 3))
+    >>> summary = summarize(draws, ["tea", "milk", "water"])
+    >>> [str(name) for name in summary.names]
+    ['milk', 'water', 'tea']
+    >>> summary.rank_upper
+    array([1, 2, 3])
     """
 
     indices: Array

@@ -68,6 +68,14 @@ class Collection(NamedTuple):
         Mean number of terms of a document, repeats included.
     document_frequency
         Number of documents that contain each term, shape (terms,).
+
+    Examples
+    --------
+    >>> import scipy.sparse as sp
+    >>> counts = sp.csr_array([[1, 1, 0], [1, 0, 0], [0, 1, 2]])  # documents by terms
+    >>> from bayesrank.retrieval import collection
+    >>> collection(counts).document_frequency.tolist()
+    [2.0, 2.0, 1.0]
     """
 
     num_documents: int

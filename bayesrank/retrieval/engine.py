@@ -25,6 +25,15 @@ class SearchEngine(BaseEstimator):
         What the indexed documents say of their terms.
     index_ : Index
         The weights of the documents' terms.
+
+    Examples
+    --------
+    >>> import scipy.sparse as sp
+    >>> counts = sp.csr_array([[1, 1, 0], [1, 0, 0], [0, 1, 2]])  # documents by terms
+    >>> from bayesrank.retrieval import BM25, SearchEngine
+    >>> engine = BM25().index(counts)  # BM25 and LinkLearn are search engines
+    >>> isinstance(engine, SearchEngine), engine.collection_.num_documents
+    (True, 3)
     """
 
     collection_: Collection

@@ -22,6 +22,15 @@ class Hits(NamedTuple):
         Numbers of documents, best first, shape (queries, k).
     scores
         Their scores, shape (queries, k). Equal scores stand in the order of the documents.
+
+    Examples
+    --------
+    >>> import scipy.sparse as sp
+    >>> counts = sp.csr_array([[1, 1, 0], [1, 0, 0], [0, 1, 2]])  # documents by terms
+    >>> from bayesrank.retrieval import BM25
+    >>> hits = BM25().index(counts).search(sp.csr_array([[0, 0, 1]]), k=1)
+    >>> hits.documents.tolist()
+    [[2]]
     """
 
     documents: NDArray[np.int64]
@@ -43,6 +52,14 @@ class Index:
     ----------
     postings : sparse array of shape (terms, documents)
         The same weights by terms.
+
+    Examples
+    --------
+    >>> import scipy.sparse as sp
+    >>> from bayesrank.retrieval import Index
+    >>> index = Index(sp.csr_array([[1.0, 0.0], [0.5, 2.0]]))
+    >>> index.search(sp.csr_array([[0.0, 1.0]]), k=1).documents.tolist()
+    [[1]]
     """
 
     def __init__(self, weights: Any) -> None:

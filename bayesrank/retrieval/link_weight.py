@@ -30,6 +30,15 @@ class LinkWeight(NamedTuple):
         what the weight was chosen by. Sparse, shape (queries, documents).
     precision
         Average precision of each query under each weight that was tried, shape (weights, queries).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesrank.retrieval import learn_link_weight, links_of
+    >>> scores = np.array([[2.0, 0.0, 1.0], [0.0, 1.0, 2.0]])
+    >>> relevant = np.array([[1, 1, 0], [0, 1, 1]])
+    >>> learn_link_weight(scores, links_of([[0, 1]], 3), relevant).precision.shape
+    (6, 2)
     """
 
     weight: float

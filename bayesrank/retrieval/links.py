@@ -24,6 +24,12 @@ class Links(NamedTuple):
         Each linked pair twice, once from either side, ordered by the first, shape (2 L, 2).
     starts
         Where each document's pairs begin, shape (documents + 1,).
+
+    Examples
+    --------
+    >>> from bayesrank.retrieval import links_of
+    >>> links_of([[0, 2]], 3).pairs.tolist()
+    [[0, 2], [2, 0]]
     """
 
     pairs: Integers

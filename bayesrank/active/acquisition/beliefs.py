@@ -35,6 +35,15 @@ class Beliefs(NamedTuple):
     tie_width
         Largest difference of performances that is answered by "about equal", positive; None where
         there is no such answer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesrank.active import Beliefs, bald
+    >>> beliefs = Beliefs(np.zeros(3), np.diag([1.0, 1.0, 0.1]))
+    >>> gain = bald(beliefs, np.array([[0, 1], [0, 2]]))
+    >>> bool(gain[0] > gain[1])
+    True
     """
 
     mean: Array | np.ndarray

@@ -14,7 +14,14 @@ _BEGINNING = b'{"bayesrank":"journal",'
 
 
 class JournalError(Exception):
-    """A journal cannot be opened or written; the message is one line with the fix."""
+    """A journal cannot be opened or written; the message is one line with the fix.
+
+    Examples
+    --------
+    >>> from bayesrank.active import JournalError
+    >>> issubclass(JournalError, Exception)
+    True
+    """
 
 
 class JournalContents(NamedTuple):

@@ -50,6 +50,22 @@ class EvidenceMaximum:
     other_modes
         Hyperparameters at other maxima that starts led to and that compete: they lie less than 4
         nats lower, beyond a valley.
+
+    Examples
+    --------
+    >>> import jax
+    >>> import numpy as np
+    >>> import numpyro
+    >>> import numpyro.distributions as dist
+    >>> from bayesrank.infer import maximize_evidence
+    >>> def schools(effect):
+    ...     spread = numpyro.sample("spread", dist.HalfNormal(10.0))
+    ...     f = numpyro.sample("f", dist.Normal(0.0, spread).expand([len(effect)]))
+    ...     numpyro.sample("effect", dist.Normal(f, 12.0), obs=effect)
+    >>> effect = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
+    >>> found = maximize_evidence(schools, effect)
+    >>> bool(found.converged), sorted(found.params)
+    (True, ['spread'])
     """
 
     params: dict[str, np.ndarray]

@@ -216,6 +216,22 @@ class IntegratedEPResult(MixtureResult):
     -----
     The other attributes are those of `MixtureResult`. Moments are
     those of the weighted points; of the draws, each belongs to one of the points.
+
+    Examples
+    --------
+    >>> import jax
+    >>> import numpy as np
+    >>> import numpyro
+    >>> import numpyro.distributions as dist
+    >>> from bayesrank.infer import IntegratedEP
+    >>> def schools(effect):
+    ...     spread = numpyro.sample("spread", dist.HalfNormal(10.0))
+    ...     f = numpyro.sample("f", dist.Normal(0.0, spread).expand([len(effect)]))
+    ...     numpyro.sample("effect", dist.Normal(f, 12.0), obs=effect)
+    >>> effect = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
+    >>> result = IntegratedEP(schools).run(jax.random.key(0), effect)
+    >>> result.converged, round(float(result.weights.sum()), 6)
+    (True, 1.0)
     """
 
     effective_points: float
@@ -320,6 +336,23 @@ class NestedEPResult(MixtureResult):
     Notes
     -----
     The other attributes are those of `MixtureResult`.
+
+    Examples
+    --------
+    >>> import jax
+    >>> import numpy as np
+    >>> import numpyro
+    >>> import numpyro.distributions as dist
+    >>> from bayesrank.infer import NestedEP
+    >>> def schools(effect):
+    ...     spread = numpyro.sample("spread", dist.LogNormal(2.0, 0.5))
+    ...     f = numpyro.sample("f", dist.Normal(0.0, spread).expand([len(effect)]))
+    ...     numpyro.sample("effect", dist.Normal(f, 12.0), obs=effect)
+    >>> effect = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
+    >>> engine = NestedEP(schools)
+    >>> result = engine.run(jax.random.key(0), effect, num_samples=200)
+    >>> result.mean["f"].shape
+    (8,)
     """
 
     num_divergent: int

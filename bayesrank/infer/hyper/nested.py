@@ -71,15 +71,20 @@ class NestedEP:
 
     Examples
     --------
-    The program is one that `EP` takes as well::
-
-        def model(y):
-            scale = numpyro.sample("scale", dist.HalfNormal(1.0))
-            f = numpyro.sample("f", dist.Normal(0.0, scale).expand([len(y)]))
-            numpyro.sample("y", dist.Poisson(jnp.exp(f)), obs=y)
-
-        result = NestedEP(model).run(jax.random.key(0), y)
-        result.mean["scale"], result.stddev["f"], result.log_evidence
+    >>> import jax
+    >>> import numpy as np
+    >>> import numpyro
+    >>> import numpyro.distributions as dist
+    >>> from bayesrank.infer import NestedEP
+    >>> def schools(effect):
+    ...     spread = numpyro.sample("spread", dist.LogNormal(2.0, 0.5))
+    ...     f = numpyro.sample("f", dist.Normal(0.0, spread).expand([len(effect)]))
+    ...     numpyro.sample("effect", dist.Normal(f, 12.0), obs=effect)
+    >>> effect = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
+    >>> engine = NestedEP(schools)
+    >>> result = engine.run(jax.random.key(0), effect, num_samples=200)
+    >>> result.mean["spread"], result.stddev["f"]
+    (...)
     """
 
     def __init__(self, model: Callable[..., Any] | EP, **settings: Any) -> None:

@@ -52,6 +52,14 @@ class EMResult:
         Of levels it may, by little: the evidence is EP's, right at its fixed point only.
     converged
         Whether its last ten changes together were less than the tolerance, and the sites settled.
+
+    Examples
+    --------
+    >>> from bayesrank.solvers.collaborative import EM
+    >>> users, items = [0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1]
+    >>> result = EM(tol=1e-3).run(users, items, [0, 1, 0, 1, 1, 0], progress_bar=False)
+    >>> result.state.mean.shape
+    (2,)
     """
 
     observations: Observations = field(repr=False)

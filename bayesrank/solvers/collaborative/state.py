@@ -59,6 +59,14 @@ class EMState(NamedTuple):
         What it was made by, such as "probit, collaborative".
     fingerprint
         Of the observations that the sites belong to.
+
+    Examples
+    --------
+    >>> from bayesrank.solvers.collaborative import EM
+    >>> users, items = [0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1]
+    >>> result = EM(tol=1e-3).run(users, items, [0, 1, 0, 1, 1, 0], progress_bar=False)
+    >>> result.state.kernel.shape
+    (2, 2)
     """
 
     mean: Array

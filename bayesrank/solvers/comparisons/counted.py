@@ -30,6 +30,15 @@ class ArenaData(NamedTuple):
         How often the comparison counts, positive.
     with_ties, with_position
         Whether ties are possible, and whether positions are known.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesrank.solvers.comparisons import arena_data
+    >>> games = np.array([[0, 1], [0, 1], [1, 2], [2, 0]])
+    >>> data = arena_data(3, games, judges=np.array([0, 1, 0, 1]), num_judges=2)
+    >>> data.num_judges, int(data.counts.sum())
+    (2, 4)
     """
 
     num_items: int

@@ -45,6 +45,14 @@ class JudgedSkills(ComparisonPosterior):
     ----------
     result
         What `fit_arena` returned.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesrank.solvers.comparisons import JudgedSkills, arena_data, fit_arena
+    >>> games = np.array([[0, 1], [0, 1], [1, 2], [2, 0]])
+    >>> data = arena_data(3, games, judges=np.array([0, 1, 0, 1]), num_judges=2)
+    >>> skills = JudgedSkills(fit_arena(data))
     """
 
     def __init__(self, result: ArenaFit) -> None:

@@ -48,6 +48,15 @@ class ArenaFit(NamedTuple):
         Values of the scales, ``tie_width`` among them.
     converged, num_rounds
         Whether the fit has converged, and after how many rounds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesrank.solvers.comparisons import arena_data, fit_arena
+    >>> games = np.array([[0, 1], [0, 1], [1, 2], [2, 0]])
+    >>> data = arena_data(3, games, judges=np.array([0, 1, 0, 1]), num_judges=2)
+    >>> fit_arena(data).num_items
+    3
     """
 
     mean: Floats

@@ -147,6 +147,17 @@ class EPSkills(ComparisonPosterior):
         Of a program of comparisons or orders, whose skills are the site ``f``.
     likelihood
         "probit" or "logit".
+
+    Examples
+    --------
+    >>> import jax
+    >>> import numpy as np
+    >>> from bayesrank.infer import EP
+    >>> from bayesrank.models import thurstone
+    >>> games = np.array([[0, 1], [1, 2], [0, 2]])  # (winner, loser)
+    >>> result = EP(thurstone).run(jax.random.key(0), 3, games, params={"scale": 1.0})
+    >>> from bayesrank.solvers.comparisons import EPSkills
+    >>> skills = EPSkills(result)
     """
 
     def __init__(self, result: Any, likelihood: str = "probit") -> None:

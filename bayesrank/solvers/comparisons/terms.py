@@ -31,6 +31,13 @@ class Asked(NamedTuple):
         1 where the first item is shown first or at home, -1 where the second is, else 0.
     category, judge
         Numbers of category and judge, where they are named; of all of the comparisons.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesrank.solvers.comparisons import Asked
+    >>> Asked(np.array([0]), np.array([1]), position=1.0).judge is None
+    True
     """
 
     first: Ints
@@ -75,6 +82,12 @@ class Term:
         The sites that the program draws where the term is there.
     in_logs
         Whether it is `ArenaRanker` alone that learns of it.
+
+    Examples
+    --------
+    >>> from bayesrank.solvers.comparisons import TERMS
+    >>> [term.column for term in TERMS]
+    [...]
     """
 
     column = name = argument = ""

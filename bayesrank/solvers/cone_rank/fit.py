@@ -26,7 +26,15 @@ _INNER = 40  # steps of folding in between two updates of the atoms
 
 
 class Cone(NamedTuple):
-    """A learned cone: atoms, shape (K, N); weights, shape (J, K); the objective."""
+    """A learned cone: atoms, shape (K, N); weights, shape (J, K); the objective.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from bayesrank.solvers.cone_rank import Cone
+    >>> Cone(jnp.eye(2), jnp.array([[0.5, 0.5]]), 0.1).atoms.shape
+    (2, 2)
+    """
 
     atoms: Array
     weights: Array

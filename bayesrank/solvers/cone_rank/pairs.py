@@ -26,6 +26,16 @@ class Pairs:
         Shape (J,): differences of grade.
     lists
         Shape (J,): number of each pair's list; pairs of one list stand together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesrank.datasets import group_queries
+    >>> from bayesrank.solvers.cone_rank import ordered_pairs
+    >>> X = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
+    >>> lists = group_queries(["q1", "q1", "q1"], 3)
+    >>> ordered_pairs(X, np.array([2, 1, 0]), lists, rho=1.0, alpha=1.0).z.shape
+    (3, 2)
     """
 
     z: Array

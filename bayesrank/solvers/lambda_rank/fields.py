@@ -63,6 +63,15 @@ class Field:
     ------
     ValueError
         If the name is unknown, or a number out of range.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from bayesrank.solvers.lambda_rank import Field
+    >>> scores, grades = jnp.array([0.0, 1.0]), jnp.array([1, 0])
+    >>> lam, curvature = Field("ndcg")(scores, grades, jnp.array([True, True]))
+    >>> bool(lam[0] > 0)  # the better item moves up
+    True
     """
 
     name: str = "ranknet"
@@ -219,6 +228,13 @@ class Regularized:
         ``(scores, labels, where) -> (lam, curvature)`` of one list.
     alpha
         Strength, positive.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from bayesrank.solvers.lambda_rank import Field, Regularized
+    >>> field = Regularized(Field("ranknet"), 0.1)
+    >>> lam, curvature = field(jnp.array([0.0, 1.0]), jnp.array([1, 0]), jnp.array([True, True]))
     """
 
     field: Callable[[Array, Array, Array], tuple[Array, Array]]

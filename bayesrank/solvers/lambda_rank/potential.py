@@ -33,6 +33,14 @@ class FieldVerdict(NamedTuple):
         Size of the failure, or the largest that was seen.
     witness
         Scores at which it fails: a point, or the corners of a loop or a segment.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesrank.solvers.lambda_rank import Field, is_conservative
+    >>> verdict = is_conservative(Field("ndcg"), np.zeros(3), np.array([2, 1, 0]))
+    >>> verdict.holds, verdict.reason
+    (False, 'circulation')
     """
 
     holds: bool

@@ -81,6 +81,12 @@ class TermWeight:
         One of `FORMS`.
     hidden
         Units of the hidden layer of each network of "mlp" and "printed".
+
+    Examples
+    --------
+    >>> from bayesrank.solvers.link_learn import FORMS, TermWeight
+    >>> TermWeight("okapi").kind in FORMS
+    True
     """
 
     kind: str

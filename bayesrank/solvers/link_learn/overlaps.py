@@ -19,6 +19,13 @@ class Overlaps(NamedTuple):
         Number of the term, shape (E,).
     first, second
         Its counts in the two texts, shape (E,).
+
+    Examples
+    --------
+    >>> import scipy.sparse as sp
+    >>> from bayesrank.solvers.link_learn import overlaps
+    >>> overlaps(sp.csr_array([[1, 2, 0]]), sp.csr_array([[0, 1, 1]])).term.tolist()
+    [1]
     """
 
     pair: NDArray[np.int64]

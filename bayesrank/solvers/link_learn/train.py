@@ -51,6 +51,12 @@ class Training(NamedTuple):
         Parameters of the form, those of the best epoch.
     precision
         Mean average precision on the held-out documents before training and after each epoch.
+
+    Examples
+    --------
+    >>> from bayesrank.solvers.link_learn import Training
+    >>> Training(params={}, precision=(0.2, 0.3)).precision[-1]
+    0.3
     """
 
     params: Any
@@ -58,7 +64,16 @@ class Training(NamedTuple):
 
 
 class Texts(NamedTuple):
-    """What stands for each document as a query, and as a document: sparse counts, shape (n, V)."""
+    """What stands for each document as a query, and as a document: sparse counts, shape (n, V).
+
+    Examples
+    --------
+    >>> import scipy.sparse as sp
+    >>> from bayesrank.solvers.link_learn import Texts
+    >>> counts = sp.csr_array([[1, 2], [0, 1]])
+    >>> Texts(counts, counts).documents.shape
+    (2, 2)
+    """
 
     queries: Any
     documents: Any

@@ -15,7 +15,15 @@ Array = NDArray[np.float64]
 
 
 class Folds(NamedTuple):
-    """What is held out together: numbers of lists, and their rows, of each fold."""
+    """What is held out together: numbers of lists, and their rows, of each fold.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesrank.solvers.rank_rls import Folds
+    >>> Folds(lists=[np.array([0])], rows=[np.array([0, 1, 2])]).rows[0].size
+    3
+    """
 
     lists: list[NDArray[np.intp]]
     rows: list[NDArray[np.intp]]
@@ -31,6 +39,15 @@ class Contrasts:
         Shape (q,): where each list starts, and how many rows it has.
     delta
         Shape (q,): weight of each list; 0 for a list of one row, which compares nothing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesrank.datasets import group_queries
+    >>> from bayesrank.solvers.rank_rls import contrasts_of
+    >>> lists = group_queries(["q1", "q1", "q1", "q2", "q2"], 5)
+    >>> contrasts_of(lists).delta.tolist()
+    [1.0, 2.0]
     """
 
     starts: NDArray[np.intp]

@@ -63,6 +63,16 @@ class RankRLSFit:
         Training rows and their coefficients in the dual form, or Nystrom's landmarks and None.
     root
         Nystrom's factor.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesrank.datasets import group_queries
+    >>> from bayesrank.solvers.rank_rls import contrasts_of, fit_rank_rls
+    >>> lists = group_queries(["q1", "q1", "q1", "q2", "q2"], 5)
+    >>> X = np.array([[2.0], [1.0], [0.0], [1.0], [0.0]])
+    >>> fit_rank_rls(X, X[:, 0] + 0.1, contrasts_of(lists), regularization=1.0).lam
+    1.0
     """
 
     system: Any
