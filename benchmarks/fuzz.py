@@ -31,7 +31,8 @@ from bayesrank.datasets import (
 )
 from bayesrank.datasets.items import read_items
 from bayesrank.datasets.runs import read_qrels, read_run
-from bayesrank.datasets.stream import BadLine, parse_line, survey
+from bayesrank.datasets.stream import parse_line, survey
+from bayesrank.datasets.svmlight import BadLine
 
 Rng = np.random.Generator
 _LAYOUTS = Path(__file__).parent.parent / "tests" / "data" / "layouts"

@@ -16,7 +16,8 @@ from cli_run import run
 
 from bayesrank._files import locked
 from bayesrank.datasets import DataError
-from bayesrank.datasets.stream import BadLine, StreamLayout, parse_line, survey
+from bayesrank.datasets.stream import StreamLayout, parse_line, survey
+from bayesrank.datasets.svmlight import BadLine
 from bayesrank.online import OnlineBayesPoint, rank_loss, synthetic_stream
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -10,7 +10,8 @@ import numpy as np
 from bayesrank.cli.interrupt import keep, undivided, waiting
 from bayesrank.cli.outputs import OutputError
 from bayesrank.datasets.errors import DataError
-from bayesrank.datasets.stream import BadLine, Example, StreamLayout, parse_line
+from bayesrank.datasets.stream import Example, StreamLayout, parse_line
+from bayesrank.datasets.svmlight import BadLine
 
 TallyReport = Callable[["Tally"], None]
 

@@ -81,7 +81,7 @@ def read_texts(path: str | Path) -> TextData:
     names = cells.text(table, columns["id"], "the id is empty", "name each text")
     table.refuse_twice(columns["id"])
     titles, texts = (
-        [""] * len(names) if column is None else [column.values[i] for i in column.codes]
+        [""] * len(names) if column is None else column.cells.tolist()
         for column in (columns.get("title"), columns["text"])
     )
     return TextData(tuple(names), tuple(titles), tuple(texts))

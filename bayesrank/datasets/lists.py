@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,17 +11,15 @@ import numpy as np
 from bayesrank.datasets import cells
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.layouts import LISTS, find
+from bayesrank.datasets.svmlight import LARGEST, BadLine, index_values, level
 from bayesrank.datasets.table import Table, read_table
-from bayesrank.datasets.text import read_text
+from bayesrank.datasets.text import FIELD, LINE, read_text
 
 __all__ = ["ListData", "align", "read_lists"]
 
 _LARGEST = 2**31
-# Larger numbers are taken for mistakes: their squares would soon leave double precision's range.
-_LARGEST_FEATURE = 1e30
+_SVMLIGHT = "grade qid:name index:number ..."
 _LONGEST = 10  # digits of a feature's number, or of a list's length
-# Blanks and ends of lines, and not what Python takes for them besides (\x1c, \x85, ...).
-_LINE, _FIELD = re.compile(r"\r\n|\r|\n"), re.compile(r"[^ \t]+")
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,51 +160,36 @@ def read_lists(path: str | Path) -> ListData:
     """
     path = Path(path)
     text = read_text(path)
-    first = next(line for line in _LINE.split(text) if line.strip())
+    first = next(line for line in LINE.split(text) if line.strip())
     if first.lstrip()[0] == "{" or (":" not in first and "," in first):
         return _from_table(read_table(path, text))
     return _from_svmlight(path, text)
 
 
-def _grade(path: Path, row: int, cell: str) -> float:
-    value = cells.finite(cell)
-    if not math.isfinite(value) or value != round(value) or not 0 <= value < _LARGEST:
-        raise DataError(
-            path,
-            f"the grade {cells.quoted(cell)} is not a whole number from 0 on",
-            "number the grades",
-            row=row,
-        )
-    return value
-
-
 def _from_svmlight(path: Path, text: str) -> ListData:
-    grades: list[float] = []
+    grades: list[int] = []
     queries: list[str] = []
     columns: list[int] = []
     values: list[float] = []
     ends = [0]
-    for row, line in enumerate(_LINE.split(text), start=1):
-        fields = _FIELD.findall(line.partition("#")[0])
+    for row, line in enumerate(LINE.split(text), start=1):
+        fields = FIELD.findall(line.partition("#")[0])
         if not fields:
             continue
-        grades.append(_grade(path, row, fields[0]))
-        features = fields[1:]
-        if features and features[0].startswith("qid:"):
-            queries.append(features.pop(0)[4:])
+        try:
+            grades.append(level(fields[0], least=0, most=_LARGEST, what="grade"))
+            found = index_values(fields[1:], 0, _LARGEST)
+        except BadLine as error:
+            raise DataError(path, str(error), f"write {_SVMLIGHT}", row=row) from None
+        if fields[1:2] and fields[1].startswith("qid:"):
+            queries.append(fields[1][4:])
             if not queries[-1]:
                 raise DataError(path, "the query is empty", "name it behind qid:", row=row)
-        seen = set()
-        for field in features:
-            index, value = _feature(path, row, field)
-            if index in seen:
-                raise DataError(path, f"the feature {index} is there twice", "correct it", row=row)
-            seen.add(index)
-            columns.append(index)
-            values.append(value)
+        columns += found
+        values += found.values()
         ends.append(len(values))
     if not columns:
-        raise DataError(path, "no item has a feature", "write grade qid:name index:number ...")
+        raise DataError(path, "no item has a feature", f"write {_SVMLIGHT}")
     names = _names(path, queries, len(grades))
     from scipy import sparse  # commands that read other files do not wait for it
 
@@ -216,21 +197,7 @@ def _from_svmlight(path: Path, text: str) -> ListData:
     shape = (len(grades), max(columns) + 1 - start)
     X = sparse.csr_array((np.array(values), np.array(columns) - start, np.array(ends)), shape)
     X.sort_indices()
-    return ListData(X, np.array(grades), names, first=start)
-
-
-def _feature(path: Path, row: int, field: str) -> tuple[int, float]:
-    """Number and value of a feature."""
-    index, _, cell = field.partition(":")
-    value = cells.finite(cell)
-    if not (index.isascii() and index.isdigit()) or not abs(value) <= _LARGEST_FEATURE:
-        cure = "write grade qid:name index:number ..."
-        raise DataError(path, f"{cells.quoted(field)} is not a feature", cure, row=row)
-    if len(index) > _LONGEST or int(index) >= _LARGEST:
-        raise DataError(
-            path, f"{cells.quoted(index)} is not the number of a feature", "correct it", row=row
-        )
-    return int(index), value
+    return ListData(X, np.array(grades, float), names, first=start)
 
 
 def _names(path: Path, queries: list[str], num_rows: int) -> tuple[str, ...]:
@@ -245,7 +212,7 @@ def _names(path: Path, queries: list[str], num_rows: int) -> tuple[str, ...]:
             f"give each one, or the lengths of the lists in {beside.name}",
         )
     lengths = []
-    for row, line in enumerate(_LINE.split(read_text(beside)), start=1):
+    for row, line in enumerate(LINE.split(read_text(beside)), start=1):
         cell = line.strip()
         if cell:
             if not (cell.isascii() and cell.isdigit() and len(cell) <= _LONGEST):
@@ -270,9 +237,7 @@ def _from_table(table: Table) -> ListData:
     query, label = found.columns["query"], found.columns["label"]
     queries = tuple(cells.text(table, query, "the query is empty", "name it"))
     grades = cells.whole(table, label, least=0, most=_LARGEST, cure="number the grades from 0 on")
-    X = np.stack(
-        [cells.number(table, each, largest=_LARGEST_FEATURE) for each in found.rest], axis=1
-    )
+    X = np.stack([cells.number(table, each, largest=LARGEST) for each in found.rest], axis=1)
     items: tuple[str, ...] = ()
     if "item" in found.columns:
         item = found.columns["item"]

@@ -1,7 +1,6 @@
 """Runs and relevance judgements read from comma-separated or TREC files."""
 
 import math
-import re
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -12,12 +11,7 @@ from bayesrank.datasets import cells
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.layouts import QRELS, RUN, Found, Layout, find
 from bayesrank.datasets.table import Table, read_table
-from bayesrank.datasets.text import read_text
-
-# Lines and fields of TREC files end here alone: Python's own ideas of what ends a line, or is a
-# blank, include some that names contain, such as \x1c and \x85.
-_LINE = re.compile(r"\r\n|\n|\r")
-_FIELD = re.compile(r"[^ \t]+")
+from bayesrank.datasets.text import FIELD, LINE, read_text
 
 
 class Run(NamedTuple):
@@ -147,8 +141,8 @@ def _read(path: Path, layout: Layout) -> Found:
 
 def _is_trec(text: str, layout: Layout) -> bool:
     """Whether the first line is one of a TREC file, right or wrong, and no header."""
-    first = next(line for line in _LINE.split(text) if line.strip())
-    fields, trec = _FIELD.findall(first), _TREC[layout.example]
+    first = next(line for line in LINE.split(text) if line.strip())
+    fields, trec = FIELD.findall(first), _TREC[layout.example]
     if len(fields) == trec.width and not math.isnan(cells.finite(fields[trec.value])):
         return True
     names = {name for role in layout.roles.values() for name in role.usual}
@@ -158,8 +152,8 @@ def _is_trec(text: str, layout: Layout) -> bool:
 
 def _from_trec(path: Path, text: str, layout: Layout) -> Table:
     trec, rows, kept = _TREC[layout.example], [], []
-    for row, line in enumerate(_LINE.split(text), start=1):
-        fields = _FIELD.findall(line)
+    for row, line in enumerate(LINE.split(text), start=1):
+        fields = FIELD.findall(line)
         if fields and len(fields) != trec.width:
             problem = f"{len(fields)} fields where a TREC line has {trec.width}"
             raise DataError(path, problem, f"write {trec.line}", row=row)

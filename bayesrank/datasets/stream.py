@@ -1,27 +1,20 @@
 """Levels and features read line by line: a line that cannot be understood says why."""
 
 import math
-from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesrank.datasets.cells import finite, quoted
+from bayesrank.datasets.cells import finite
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.layouts import RATINGS
+from bayesrank.datasets.svmlight import BadLine, feature, index_values, level
 
 __all__ = ["BadLine", "Example", "StreamLayout", "parse_line", "sniff", "survey"]
 
-# Larger numbers are taken for mistakes: their squares would soon leave double precision's range.
-LARGEST = 1e30
 _MOST_LEVELS = 100  # that are taken from a file alone: a year or an id is no level
-_LONGEST = 15  # digits of an index
-
-
-class BadLine(ValueError):
-    """A line cannot be learned from; the message says what is wrong with it."""
 
 
 class Example(NamedTuple):
@@ -67,15 +60,17 @@ def parse_line(raw: bytes, number: int, layout: StreamLayout) -> Example | None:
         if place:
             raise BadLine(f"column {place + 1} is {cells[place]!r}, but the level goes first")
         return None
-    level = _number(cells[0], "the level")
-    if level != math.floor(level) or not 1 <= level <= layout.num_levels:
-        raise BadLine(f"the level is {cells[0]}, not a whole number from 1 to {layout.num_levels}")
+    said = level(cells[0], most=layout.num_levels)
     if layout.form == "csv":
         if len(cells) - 1 != layout.num_features:
             raise BadLine(f"there are {len(cells) - 1} features, not {layout.num_features}")
-        values = [_feature(cell, i) for i, cell in enumerate(cells[1:], start=1)]
-        return Example(int(level), np.array(values))
-    return Example(int(level), _sparse(cells[1:], layout.num_features))
+        return Example(said, np.array([feature(cell, i) for i, cell in enumerate(cells[1:], 1)]))
+    features = np.zeros(layout.num_features)
+    for index, value in index_values(cells[1:]).items():
+        if index > len(features):
+            raise BadLine(f"there is a feature {index}, but there are {len(features)} features")
+        features[index - 1] = value
+    return Example(said, features)
 
 
 def survey(
@@ -92,12 +87,12 @@ def survey(
                 form = form or sniff(text)
                 cells = _cells(text, form)
                 try:
-                    level, width = _extent(cells, form, widest)
+                    found, width = _extent(cells, form, widest)
                 except BadLine as error:
                     if number > 1 or form != "csv" or not _is_header(cells):
                         problem = problem or f" (row {number}: {error})"
                     continue
-                highest, widest = max(highest, level), max(widest, width)
+                highest, widest = max(highest, found), max(widest, width)
                 if (
                     highest
                     and num_levels is not None
@@ -121,13 +116,10 @@ def survey(
 
 def _extent(cells: list[str], form: str, width: int) -> tuple[int, int]:
     """Level of a line, and how many features it speaks of."""
-    level = _number(cells[0], "the level")
-    if level != math.floor(level) or level < 1:
-        raise BadLine(f"the level is {cells[0]}, not a whole number from 1 on")
+    said = level(cells[0])
     if form == "csv":
-        return int(level), width or len(cells) - 1
-    indices = [_pair(cell)[0] for cell in _pairs(cells[1:])]
-    return int(level), max(indices, default=0)
+        return said, width or len(cells) - 1
+    return said, max(index_values(cells[1:]), default=0)
 
 
 def _decode(raw: bytes) -> str:
@@ -148,43 +140,3 @@ def _cells(text: str, form: str) -> list[str]:
 def _is_header(cells: list[str]) -> bool:
     """Whether no cell is a number."""
     return not any(math.isfinite(finite(cell)) for cell in cells)
-
-
-def _number(text: str, what: str) -> float:
-    number = finite(text)
-    if math.isnan(number):
-        raise BadLine(f"{what} is {quoted(text)}, not a finite number")
-    return number
-
-
-def _feature(text: str, index: int) -> float:
-    value = _number(text, f"feature {index}")
-    if abs(value) > LARGEST:
-        raise BadLine(f"feature {index} is {text}, larger than {LARGEST:g}")
-    return value
-
-
-def _pairs(cells: list[str]) -> Iterable[str]:
-    """Cells with an index and a value; a query's number has nothing to say here."""
-    return (cell for cell in cells if not cell.startswith("qid:"))
-
-
-def _pair(cell: str) -> tuple[int, str]:
-    index, colon, value = cell.partition(":")
-    whole = colon and index.isascii() and index.isdigit() and len(index) <= _LONGEST
-    if not whole or int(index) < 1:
-        raise BadLine(f"{quoted(cell)} is not an index from 1 on, a colon and a value")
-    return int(index), value
-
-
-def _sparse(cells: list[str], num_features: int) -> NDArray[np.float64]:
-    features, seen = np.zeros(num_features), set()
-    for cell in _pairs(cells):
-        index, value = _pair(cell)
-        if index > num_features:
-            raise BadLine(f"there is a feature {index}, but there are {num_features} features")
-        if index in seen:
-            raise BadLine(f"feature {index} is given twice")
-        seen.add(index)
-        features[index - 1] = _feature(value, index)
-    return features

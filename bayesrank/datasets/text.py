@@ -21,7 +21,16 @@ from bayesrank._memory import check_memory
 from bayesrank._tables import Column
 from bayesrank.datasets.errors import DataError, tell
 
-__all__ = ["opened", "plain_columns", "read_bytes", "read_text", "separated", "strict_lines"]
+__all__ = [
+    "FIELD",
+    "LINE",
+    "opened",
+    "plain_columns",
+    "read_bytes",
+    "read_text",
+    "separated",
+    "strict_lines",
+]
 
 _MARKS = {
     codecs.BOM_UTF8: ("utf-8",),
@@ -35,6 +44,9 @@ _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _HEAD = 1_000_000  # bytes that are looked at to find what separates columns
 _BLOCK = 20_000_000  # bytes that are read at once
 _SPACE = 4  # a file's bytes, its text, and texts of cells: at the least so many times its size
+# Lines and fields of text without a separator end here alone: what Python takes for the end of a
+# line, or for a blank, besides is in names, such as \x1c and \x85.
+LINE, FIELD = re.compile(r"\r\n|\r|\n"), re.compile(r"[^ \t]+")
 _Cells = tuple[NDArray[np.int64], Sequence[str]]
 
 
