@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-_START = 3 * 2**29  # bytes of addresses that JAX takes on a small machine
+# GiB of addresses that a command takes: one that reads, predicts, or fits.  Each core adds some,
+# for its threads.
+READS, PREDICTS, FITS = 0.2, 1.6, 3.1
+_EACH_CORE = 0.2
 
 
 class TooLargeError(ValueError):
@@ -27,13 +30,17 @@ def check_memory(need: float, what: str, cure: str) -> None:
         )
 
 
-def check_start() -> None:
-    """Refuse to load JAX where `ulimit -v` leaves less than its threads ask for."""
-    left = _limit()
-    if left is not None and left < _START:
+def check_start(room: float) -> None:
+    """Refuse to start where `ulimit -v` allows less than `room` GiB and what the cores add.
+
+    Compiled code that finds no room for its threads ends the process without a word.
+    """
+    most = _most()
+    need = 2**30 * (room + _EACH_CORE * (os.cpu_count() or 1))
+    if most is not None and most < need:
         raise TooLargeError(
-            f"the limit of this process leaves {size_of(left)} of address space, and JAX takes "
-            f"{size_of(_START)} to start; raise it (ulimit -v)"
+            f"this process may use {size_of(most)} of address space, and the command takes "
+            f"{size_of(need)} at the least; raise the limit (ulimit -v)"
         )
 
 
@@ -69,14 +76,19 @@ def _container() -> int | None:
     return int(most[0]) - int(used[0])
 
 
-def _limit() -> int | None:
+def _most() -> int | None:
+    """Bytes of addresses that this process may use in all (``ulimit -v``)."""
     try:
         import resource
     except ImportError:  # Windows
         return None
     most, _ = resource.getrlimit(resource.RLIMIT_AS)
-    pages = _lines("/proc/self/statm")
-    if most == resource.RLIM_INFINITY or not pages:
+    return None if most == resource.RLIM_INFINITY else most
+
+
+def _limit() -> int | None:
+    most, pages = _most(), _lines("/proc/self/statm")
+    if most is None or not pages:
         return None
     return most - int(pages[0].split()[0]) * os.sysconf("SC_PAGE_SIZE")
 

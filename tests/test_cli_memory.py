@@ -43,12 +43,24 @@ def test_numbers_and_cure(args, said, monkeypatch, capsys):
     assert not Path("bayesrank-out").exists()
 
 
-@pytest.mark.parametrize("args", ["rank c.csv", "search c.csv --queries c.csv", "predict . c.csv"])
-def test_jax_has_no_room_to_start(args, monkeypatch, capsys):
-    monkeypatch.setattr(_memory, "_limit", lambda: 2**30)
+@pytest.mark.parametrize(
+    ("args", "need"),
+    [
+        ("rank c.csv", "3.5 GiB"),
+        ("search c.csv --queries c.csv", "2 GiB"),
+        ("predict . c.csv", "2 GiB"),
+        ("stream c.csv", "2 GiB"),
+        ("ask c.csv", "2 GiB"),
+        ("evaluate run.csv qrels.csv", "614 MiB"),
+    ],
+)
+def test_there_is_no_room_to_start(args, need, monkeypatch, capsys):
+    monkeypatch.setattr(_memory.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(_memory, "_most", lambda: 5 * 10**8)
     with pytest.raises(SystemExit, match="2"):
         main(args.split())
-    assert "leaves 1 GiB of address space, and JAX takes 1.5 GiB" in capsys.readouterr().err
+    said = f"may use 477 MiB of address space, and the command takes {need} at the least"
+    assert said in capsys.readouterr().err
 
 
 def test_a_library_that_memory_has_no_room_for(monkeypatch, capsys):

@@ -126,11 +126,14 @@ def _refuse(error: Exception) -> NoReturn:
     """Exit where an error says in one line what cannot be used, and what to do; else raise it."""
     from bayesrank._memory import TooLargeError
     from bayesrank.cli.outputs import OutputError, PrintError
-    from bayesrank.datasets.errors import DataError
 
+    if isinstance(error, TooLargeError | OutputError):
+        _fail(str(error))
     if isinstance(error, PrintError):
         _give_up_output(error.error)
-    if not isinstance(error, DataError | OutputError | TooLargeError):
+    from bayesrank.datasets.errors import DataError  # loads NumPy
+
+    if not isinstance(error, DataError):
         raise error
     _fail(str(error))
 

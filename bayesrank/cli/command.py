@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bayesrank._memory import PREDICTS, check_start
 from bayesrank._names import shown
 
 if TYPE_CHECKING:
@@ -48,8 +49,10 @@ def help_of(name: str) -> str:
     return _book()[name]["help"]
 
 
-def command(name: str, *parts: str | Option) -> Callable[[Callable[..., Any]], click.Command]:
-    """Declare a command by its arguments and its options.
+def command(
+    name: str, *parts: str | Option, room: float = PREDICTS
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """Declare a command by its arguments, its options and the GiB of addresses that it takes.
 
     An argument ``name`` is a file, ``name?`` one that may be missing, and ``name!`` a text. What
     `--help` says of them is in ``pages/commands.toml``.
@@ -64,7 +67,11 @@ def command(name: str, *parts: str | Option) -> Callable[[Callable[..., Any]], c
             parameters.append(part(said))
 
     def declare(run: Callable[..., Any]) -> click.Command:
-        return click.Command(name, callback=run, params=parameters, help=help_of(name))
+        def start(**given: Any) -> Any:
+            check_start(room)
+            return run(**given)
+
+        return click.Command(name, callback=start, params=parameters, help=help_of(name))
 
     return declare
 
@@ -185,11 +192,9 @@ def job(
     """Give the frame of a run, and publish what it wrote if all went well."""
     from rich.console import Console
 
-    from bayesrank._memory import check_start
     from bayesrank.cli.outputs import output_folder
     from bayesrank.cli.steps import Steps
 
-    check_start()
     steps = Steps(Console(stderr=True), quiet=quiet)
     read = [path for path in inputs if path is not None]
     with output_folder(place, files, read) as folder:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bayesrank._memory import READS
 from bayesrank.cli.command import SEED, choice, command, count, level, option
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     choice("--negative-labels", "refuse", "zero"),
     level(),
     SEED,
+    room=READS,
 )
 def evaluate(run: Path, qrels: Path, undefined: str, negative_labels: Any, **options: Any) -> None:
     """Read the files, print the table and what was left out."""

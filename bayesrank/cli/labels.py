@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bayesrank._memory import FITS
 from bayesrank.cli.command import OUT, QUIET, SEED, blamed, choice, command, file, job, option
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ FILES = ("forecasts.csv", "ranks.csv", "model.npz")
     OUT,
     SEED,
     QUIET,
+    room=FITS,
 )
 def labels(train: Path, predict: Path, out: Path, seed: int, quiet: bool, **chosen: Any) -> None:
     """Read the files, fit, forecast, and write the results."""

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bayesrank._memory import FITS
 from bayesrank._version import __version__
 from bayesrank.cli.command import OUT, QUIET, SEED, blamed, choice, command, count, file, job
 
@@ -29,6 +30,7 @@ FILES = ("run.csv", "metrics.csv", "model.npz", "metrics.png", "queries.png")
     count("-k", 10),
     SEED,
     QUIET,
+    room=FITS,
 )
 def learn(
     train: Path, test: Path | None, method: str, out: Path, k: int, seed: int, quiet: bool

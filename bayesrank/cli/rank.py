@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bayesrank._memory import FITS
 from bayesrank._names import meant, shown
 from bayesrank.cli.command import OUT, QUIET, SEED, choice, command, count, file, level, option
 
@@ -58,7 +59,7 @@ def _anchor(text: str | None) -> tuple[str, float] | None:
     return name, number
 
 
-@command("demo", file("--out", "bayesrank-demo", metavar="FOLDER"), *_FRAME)
+@command("demo", file("--out", "bayesrank-demo", metavar="FOLDER"), *_FRAME, room=FITS)
 def demo(**options: Any) -> None:
     """Do the main job on results that come with the package."""
     from bayesrank.datasets import load_nfl
@@ -125,6 +126,7 @@ def _hyperparameters(text: str) -> str | dict[str, list[float] | float]:
     option("--by-category", is_flag=True),
     OUT,
     *_FRAME,
+    room=FITS,
 )
 def rank(comparisons: Path, items: Path | None, home: bool | None, **options: Any) -> None:
     """Read the files, then do the main job on them."""

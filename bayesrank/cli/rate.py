@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from bayesrank._memory import FITS
 from bayesrank._names import shown
 from bayesrank.cli.command import OUT, QUIET, command, count, file, job, option
 
@@ -54,6 +55,7 @@ def _finite(
     OUT,
     count("--rows", 10),
     QUIET,
+    room=FITS,
 )
 def rate(
     ratings: Path,

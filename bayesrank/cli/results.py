@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from bayesrank._memory import READS
 from bayesrank._names import meant, shown
 from bayesrank.cli.command import command, count, file, level, option
 from bayesrank.cli.outputs import OutputError, give_tables, refuse_to_replace
@@ -16,10 +17,7 @@ __all__ = ["compare", "load_results", "report", "suggest"]
 
 def load_results(results: Path) -> Any:
     """The ranker in a folder of results."""
-    from bayesrank._memory import check_start
     from bayesrank.cli.pipeline import RANKER
-
-    check_start()
     from bayesrank.estimators import load_ranker
 
     path = results / RANKER
@@ -76,7 +74,7 @@ def suggest(results: Path, number: int, out: Path) -> None:
     give_tables([(out, [["first", "second"], *rows])], "give another --out")
 
 
-@command("report", "results", option("--title"))
+@command("report", "results", option("--title"), room=READS)
 def report(results: Path, title: str | None) -> None:
     """Make the page and the card again of what `ranking.json` says."""
     from bayesrank._files import published

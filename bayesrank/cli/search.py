@@ -50,11 +50,8 @@ def search(
     """Read the files, index, search, and write the scores."""
     from rich.console import Console
 
-    from bayesrank._memory import check_start
     from bayesrank.cli.outputs import give_tables, refuse_to_replace, table_rows
     from bayesrank.cli.steps import Steps
-
-    check_start()
     from bayesrank.datasets import DataError, read_links, read_texts
     from bayesrank.retrieval import links_of
 
