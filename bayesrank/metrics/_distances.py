@@ -28,8 +28,6 @@ def kendall_distance(
     scores: ArrayLike,
     labels: ArrayLike,
     *,
-    query: ArrayLike | None = None,
-    where: ArrayLike | None = None,
     k: int | None = None,
     penalty: float = 0.5,
     normalize: bool = True,
@@ -81,15 +79,13 @@ def kendall_distance(
         everything = lists.size * (lists.size - 1) / 2
         return _scale(lists, distance, np.minimum(largest, everything), normalize)
 
-    return per_query(kernel, scores, labels, query=query, where=where, **options)
+    return per_query(kernel, scores, labels, **options)
 
 
 def spearman_footrule(
     scores: ArrayLike,
     labels: ArrayLike,
     *,
-    query: ArrayLike | None = None,
-    where: ArrayLike | None = None,
     k: int | None = None,
     normalize: bool = True,
     **options: Unpack[Options],
@@ -130,7 +126,7 @@ def spearman_footrule(
             largest = np.minimum(largest, k * (k + 1.0))
         return _scale(lists, distance, largest, normalize)
 
-    return per_query(kernel, scores, labels, query=query, where=where, **options)
+    return per_query(kernel, scores, labels, **options)
 
 
 def _by_label(lists: Lists, carried: Array) -> Lists:

@@ -24,9 +24,6 @@ from bayesrank.metrics.problem import Array, Options
 def pairwise_error(
     scores: ArrayLike,
     labels: ArrayLike,
-    *,
-    query: ArrayLike | None = None,
-    where: ArrayLike | None = None,
     **options: Unpack[Options],
 ) -> PerQuery:
     """Fraction of the pairs of unlike labels that the scores put in the wrong order [3]_.
@@ -49,15 +46,13 @@ def pairwise_error(
     >>> pairwise_error([0.9, 0.5, 0.5], [1, 2, 0]).mean
     0.5
     """
-    return per_query(_pairwise_error, scores, labels, query=query, where=where, **options)
+    return per_query(_pairwise_error, scores, labels, **options)
 
 
 def auc(
     scores: ArrayLike,
     labels: ArrayLike,
     *,
-    query: ArrayLike | None = None,
-    where: ArrayLike | None = None,
     min_relevant: float = 1.0,
     **options: Unpack[Options],
 ) -> PerQuery:
@@ -79,8 +74,6 @@ def auc(
         lambda lists: 1.0 - _pairwise_error(lists),
         scores,
         labels,
-        query=query,
-        where=where,
         kind="grade",
         min_relevant=min_relevant,
         **options,
@@ -93,8 +86,6 @@ def k_partite_error(
     alpha: float = 0.0,
     *,
     strict: bool = False,
-    query: ArrayLike | None = None,
-    where: ArrayLike | None = None,
     **options: Unpack[Options],
 ) -> PerQuery:
     """Empirical k-partite ranking error of ordered ratings [1]_ (Definition 1).
@@ -135,15 +126,12 @@ def k_partite_error(
         loss = lists.total(item_losses(lists, levels, alpha, 1.0 if strict else 0.5)) / 2
         return ratio(loss, (lists.size**2 - pairs) / 2)
 
-    return per_query(kernel, scores, labels, query=query, where=where, kind="level", **options)
+    return per_query(kernel, scores, labels, kind="level", **options)
 
 
 def disagreement_error(
     scores: ArrayLike,
     labels: ArrayLike,
-    *,
-    query: ArrayLike | None = None,
-    where: ArrayLike | None = None,
     **options: Unpack[Options],
 ) -> PerQuery:
     """Disagreement error of the signs of differences [2]_ (1).
@@ -168,15 +156,12 @@ def disagreement_error(
         one_sided = pairs.tied_score + pairs.tied_label - 2 * pairs.tied_both
         return ratio(pairs.discordant + one_sided / 2, pairs.total)
 
-    return per_query(kernel, scores, labels, query=query, where=where, **options)
+    return per_query(kernel, scores, labels, **options)
 
 
 def kendall_tau(
     scores: ArrayLike,
     labels: ArrayLike,
-    *,
-    query: ArrayLike | None = None,
-    where: ArrayLike | None = None,
     **options: Unpack[Options],
 ) -> PerQuery:
     """Kendall's rank correlation in its form for ties, tau-b.
@@ -201,7 +186,7 @@ def kendall_tau(
         difference = untied_score - pairs.tied_label + pairs.tied_both - 2 * pairs.discordant
         return ratio(difference, np.sqrt(untied_score) * np.sqrt(untied_label))
 
-    return per_query(kernel, scores, labels, query=query, where=where, **options)
+    return per_query(kernel, scores, labels, **options)
 
 
 def _pairwise_error(lists: Lists) -> Array:

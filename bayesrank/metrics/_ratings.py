@@ -20,9 +20,6 @@ from bayesrank.metrics.problem import Array, Options
 def mean_absolute_error(
     predicted: ArrayLike,
     labels: ArrayLike,
-    *,
-    query: ArrayLike | None = None,
-    where: ArrayLike | None = None,
     **options: Unpack[Options],
 ) -> PerQuery:
     """Mean distance between predicted and true ratings; `rank_loss` is its name in [1]_.
@@ -44,9 +41,7 @@ def mean_absolute_error(
     >>> mean_absolute_error([1, 2, 5], [1, 3, 3]).mean
     1.0
     """
-    return _mean(
-        lambda lists: abs(lists.score - lists.label), predicted, labels, query, where, options
-    )
+    return _mean(lambda lists: abs(lists.score - lists.label), predicted, labels, options)
 
 
 rank_loss = mean_absolute_error
@@ -55,9 +50,6 @@ rank_loss = mean_absolute_error
 def zero_one_error(
     predicted: ArrayLike,
     labels: ArrayLike,
-    *,
-    query: ArrayLike | None = None,
-    where: ArrayLike | None = None,
     **options: Unpack[Options],
 ) -> PerQuery:
     """Fraction of predicted ratings that are not the true one; for sets of labels, Hamming loss.
@@ -74,15 +66,12 @@ def zero_one_error(
     PerQuery
         From 0 (right) to 1.
     """
-    return _mean(lambda lists: lists.score != lists.label, predicted, labels, query, where, options)
+    return _mean(lambda lists: lists.score != lists.label, predicted, labels, options)
 
 
 def subset_error(
     predicted: ArrayLike,
     labels: ArrayLike,
-    *,
-    query: ArrayLike | None = None,
-    where: ArrayLike | None = None,
     **options: Unpack[Options],
 ) -> PerQuery:
     """Whether any rating of a query is not the true one: for sets of labels, the subset 0/1 loss.
@@ -108,18 +97,16 @@ def subset_error(
     def kernel(lists: Lists) -> Array:
         return (lists.total(lists.score != lists.label) > 0) * 1.0
 
-    return per_query(kernel, predicted, labels, query=query, where=where, kind="rating", **options)
+    return per_query(kernel, predicted, labels, kind="rating", **options)
 
 
 def _mean(
     loss: Callable[[Lists], Array],
     predicted: ArrayLike,
     labels: ArrayLike,
-    query: ArrayLike | None,
-    where: ArrayLike | None,
     options: Options,
 ) -> PerQuery:
     def kernel(lists: Lists) -> Array:
         return ratio(lists.total(loss(lists)), lists.size)
 
-    return per_query(kernel, predicted, labels, query=query, where=where, kind="rating", **options)
+    return per_query(kernel, predicted, labels, kind="rating", **options)

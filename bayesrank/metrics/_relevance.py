@@ -11,7 +11,7 @@ References
        to Rank.
 """
 
-from collections.abc import Callable
+from functools import partial
 from typing import Unpack
 
 import numpy as np
@@ -22,6 +22,8 @@ from bayesrank.metrics._result import PerQuery
 from bayesrank.metrics.lists import Lists, ratio
 from bayesrank.metrics.per_query import per_query
 from bayesrank.metrics.problem import Array, Options
+
+_relevance = partial(per_query, kind="grade")
 
 
 def check_k(k: int | None) -> float:
@@ -37,8 +39,6 @@ def average_precision(
     scores: ArrayLike,
     labels: ArrayLike,
     *,
-    query: ArrayLike | None = None,
-    where: ArrayLike | None = None,
     k: int | None = None,
     min_relevant: float = 1.0,
     **options: Unpack[Options],
@@ -76,15 +76,13 @@ def average_precision(
         total = lists.total(gain * (rank <= limit) * lists.held)
         return ratio(total, lists.total(lists.label))
 
-    return _relevance(kernel, scores, labels, query, where, min_relevant, options)
+    return _relevance(kernel, scores, labels, min_relevant=min_relevant, **options)
 
 
 def reciprocal_rank(
     scores: ArrayLike,
     labels: ArrayLike,
     *,
-    query: ArrayLike | None = None,
-    where: ArrayLike | None = None,
     k: int | None = None,
     min_relevant: float = 1.0,
     **options: Unpack[Options],
@@ -113,15 +111,13 @@ def reciprocal_rank(
         relevant = lists.total(lists.label)
         return np.where(relevant > 0, lists.total(counts / rank), np.nan)
 
-    return _relevance(kernel, scores, labels, query, where, min_relevant, options)
+    return _relevance(kernel, scores, labels, min_relevant=min_relevant, **options)
 
 
 def winner_takes_all(
     scores: ArrayLike,
     labels: ArrayLike,
     *,
-    query: ArrayLike | None = None,
-    where: ArrayLike | None = None,
     min_relevant: float = 1.0,
     **options: Unpack[Options],
 ) -> PerQuery:
@@ -143,15 +139,13 @@ def winner_takes_all(
     def kernel(lists: Lists) -> Array:
         return 1.0 - lists.total(_share(lists) * (lists.place == 0))
 
-    return _relevance(kernel, scores, labels, query, where, min_relevant, options)
+    return _relevance(kernel, scores, labels, min_relevant=min_relevant, **options)
 
 
 def coverage_error(
     scores: ArrayLike,
     labels: ArrayLike,
     *,
-    query: ArrayLike | None = None,
-    where: ArrayLike | None = None,
     min_relevant: float = 1.0,
     **options: Unpack[Options],
 ) -> PerQuery:
@@ -184,7 +178,7 @@ def coverage_error(
         found = lists.total(np.where(last, depth / lists.group_size, 0.0))
         return np.where(relevant > 0, found, np.nan)
 
-    return _relevance(kernel, scores, labels, query, where, min_relevant, options)
+    return _relevance(kernel, scores, labels, min_relevant=min_relevant, **options)
 
 
 def precision_at(
@@ -192,8 +186,6 @@ def precision_at(
     labels: ArrayLike,
     *,
     k: int,
-    query: ArrayLike | None = None,
-    where: ArrayLike | None = None,
     min_relevant: float = 1.0,
     **options: Unpack[Options],
 ) -> PerQuery:
@@ -218,15 +210,13 @@ def precision_at(
     def kernel(lists: Lists) -> Array:
         return lists.total(_share(lists) * (lists.place < limit)) / limit
 
-    return _relevance(kernel, scores, labels, query, where, min_relevant, options)
+    return _relevance(kernel, scores, labels, min_relevant=min_relevant, **options)
 
 
 def break_even_point(
     scores: ArrayLike,
     labels: ArrayLike,
     *,
-    query: ArrayLike | None = None,
-    where: ArrayLike | None = None,
     min_relevant: float = 1.0,
     **options: Unpack[Options],
 ) -> PerQuery:
@@ -252,28 +242,7 @@ def break_even_point(
         counted = lists.place < relevant[lists.list_id]
         return ratio(lists.total(_share(lists) * counted), relevant)
 
-    return _relevance(kernel, scores, labels, query, where, min_relevant, options)
-
-
-def _relevance(
-    kernel: Callable[[Lists], Array],
-    scores: ArrayLike,
-    labels: ArrayLike,
-    query: ArrayLike | None,
-    where: ArrayLike | None,
-    min_relevant: float,
-    options: Options,
-) -> PerQuery:
-    return per_query(
-        kernel,
-        scores,
-        labels,
-        query=query,
-        where=where,
-        kind="grade",
-        min_relevant=min_relevant,
-        **options,
-    )
+    return _relevance(kernel, scores, labels, min_relevant=min_relevant, **options)
 
 
 def _share(lists: Lists) -> Array:

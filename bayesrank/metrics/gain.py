@@ -26,8 +26,6 @@ def ndcg(
     scores: ArrayLike,
     labels: ArrayLike,
     *,
-    query: ArrayLike | None = None,
-    where: ArrayLike | None = None,
     k: int | None = None,
     gain: Literal["exponential", "linear"] = "exponential",
     **options: Unpack[Options],
@@ -75,7 +73,7 @@ def ndcg(
             raise ValueError(f"labels go up to {top:g}: 2**label overflows; use gain='linear'")
         return _ndcg(lists, limit, gain == "exponential")
 
-    return per_query(kernel, scores, labels, query=query, where=where, kind="grade", **options)
+    return per_query(kernel, scores, labels, kind="grade", **options)
 
 
 def _ndcg(lists: Lists, limit: float, exponential: bool) -> Array:

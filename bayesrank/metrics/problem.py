@@ -14,8 +14,10 @@ LabelKind = Literal["real", "grade", "level", "rating"]
 
 
 class Options(TypedDict, total=False):
-    """Choices that all metrics share; `bayesrank.metrics` explains them."""
+    """Arguments that all metrics share; `bayesrank.metrics` explains them."""
 
+    query: ArrayLike | None
+    where: ArrayLike | None
     ties: Ties
     item: ArrayLike | None
     undefined: float | Literal["skip", "raise"]
