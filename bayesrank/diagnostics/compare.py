@@ -28,6 +28,7 @@ from scipy.special import softmax
 
 from bayesrank._arviz import import_arviz
 from bayesrank._stack import outside
+from bayesrank.diagnostics.crosscheck_result import aligned
 from bayesrank.infer import EPResult
 from bayesrank.infer.spi import take_inventory, trace
 
@@ -124,12 +125,7 @@ class ModelComparison:
         for name, row in zip(self.names, self.to_dataframe().to_numpy(), strict=True):
             formats = zip(row, _FORMATS, strict=True)
             cells.append((name, *("-" if np.isnan(x) else format(x, f) for x, f in formats)))
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = []
-        for first, *rest in cells:
-            figures = [c.rjust(w) for c, w in zip(rest, widths[1:], strict=True)]
-            lines.append("  ".join([first.ljust(widths[0]), *figures]))
-        return "\n".join([*lines, "", *(fill(note, _WIDTH) for note in self.notes)])
+        return "\n".join([*aligned(cells, 1), "", *(fill(note, _WIDTH) for note in self.notes)])
 
 
 _COLUMNS = {

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from bayesrank._memory import TooLargeError
 from bayesrank.diagnostics.comparison import Comparison, compared, references_of
-from bayesrank.diagnostics.crosscheck_mixture import crosscheck_mixture
 from bayesrank.diagnostics.crosscheck_result import CrossCheck, EngineRun, NUTSResult
+from bayesrank.diagnostics.full_check import Chains, against_nuts, claim_of
 from bayesrank.diagnostics.svi import run_svi
 from bayesrank.diagnostics.verdict import Sizes, Verdict, judge, judge_alone
 from bayesrank.infer import EP, EPResult
@@ -142,8 +142,8 @@ def crosscheck(
     with _reporting(progress, progress_bar) as report:
         if mixture is not None:
             _refuse_arguments(args, kwargs, params)
-            pairs = contrast == "pairs"
-            return crosscheck_mixture(mixture, nuts_key, lengths, pairs, tolerance, report)
+            chains = Chains(nuts_key, lengths, lambda share: report("nuts", share))
+            return against_nuts(claim_of(mixture), chains, contrast == "pairs", tolerance, mixture)
         ep, ep_seconds = _ep_result(model, ep_key, args, kwargs, params, report)
         _refuse_large(ep)
         keys = {"ep": ep_key, "nuts": nuts_key, "svi": svi_key}

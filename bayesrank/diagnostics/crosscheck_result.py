@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -162,11 +162,8 @@ class CrossCheck:
         return pd.DataFrame(rows)
 
     def _row(self, reference: Reference | None, run: EngineRun) -> dict[str, Any]:
-        nan = float("nan")
-        row: dict[str, Any] = {"site": "", "engine": run.engine}
-        row |= {"mean_error_rms": nan, "mean_error_max": nan, "monte_carlo_error": nan}
-        row |= {"sd_ratio_min": nan, "sd_ratio_median": nan, "sd_ratio_max": nan}
-        row |= {"r_hat": nan, "ess": nan}
+        row: dict[str, Any] = {"site": "", "engine": run.engine, **dict.fromkeys(_FIGURES, np.nan)}
+        row |= {"log_evidence": run.log_evidence, "seconds": run.seconds}
         if reference is not None:
             row |= {"site": reference.contrast.site, "monte_carlo_error": rms(reference.mean_error)}
             if run.engine == "nuts":
@@ -178,31 +175,39 @@ class CrossCheck:
                 row["sd_ratio_min"] = float(comparison.ratio.min())
                 row["sd_ratio_median"] = float(np.median(comparison.ratio))
                 row["sd_ratio_max"] = float(comparison.ratio.max())
-        weights = run.weights
-        row["k_hat"] = nan if weights is None else weights.k_hat
-        row["log_evidence"] = run.log_evidence
-        row["importance_evidence"] = nan if weights is None else weights.log_evidence
-        row["importance_error"] = nan if weights is None else weights.error
-        row["seconds"] = run.seconds
+        if run.weights is not None:
+            row["k_hat"] = run.weights.k_hat
+            row["importance_evidence"] = run.weights.log_evidence
+            row["importance_error"] = run.weights.error
         return row
 
     def __str__(self) -> str:
         """Lay out the table and the verdicts."""
-        cells = [_HEADER, _UNITS]
-        for row in self.to_dataframe().to_dict("records"):
-            cells.append(_cells(row))
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = []
-        for row in cells:
-            left = [cell.ljust(width) for cell, width in zip(row[:2], widths[:2], strict=True)]
-            right = [cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)]
-            lines.append("  ".join(left + right).rstrip())
-        return "\n".join([*lines, "", _LEGEND, "", *(v.sentence for v in self.verdicts.values())])
+        titles, units, _, _ = zip(*_COLUMNS, strict=True)
+        cells = [["site", "engine", *titles], ["", "", *units]]
+        cells += [_cells(row) for row in self.to_dataframe().to_dict("records")]
+        table = "\n".join(aligned(cells, 2))
+        return "\n".join([table, "", _LEGEND, "", *(v.sentence for v in self.verdicts.values())])
 
 
-_HEADER = ["site", "engine", "mean err", "worst", "sd ratio", "from", "to", "R-hat", "ESS",
-           "k-hat", "log evidence", "by sampling", "seconds"]  # fmt: skip
-_UNITS = ["", "", "(rms)", "", "(median)"] + [""] * 8
+_FIGURES = (
+    *("mean_error_rms", "mean_error_max", "monte_carlo_error", "sd_ratio_min", "sd_ratio_median"),
+    *("sd_ratio_max", "r_hat", "ess", "k_hat", "log_evidence", "importance_evidence"),
+    *("importance_error", "seconds"),
+)
+_COLUMNS = (
+    ("mean err", "(rms)", "mean_error_rms", ".3f"),
+    ("worst", "", "mean_error_max", ".3f"),
+    ("sd ratio", "(median)", "sd_ratio_median", ".3f"),
+    ("from", "", "sd_ratio_min", ".2f"),
+    ("to", "", "sd_ratio_max", ".2f"),
+    ("R-hat", "", "r_hat", ".3f"),
+    ("ESS", "", "ess", ".0f"),
+    ("k-hat", "", "k_hat", ".2f"),
+    ("log evidence", "", "log_evidence", ".2f"),
+    ("by sampling", "", "importance_evidence", ".2f"),
+    ("seconds", "", "seconds", ".1f"),
+)
 _LEGEND = (
     "mean err: error of posterior means in posterior standard deviations (± is NUTS's own Monte "
     "Carlo error);\nsd ratio: standard deviations relative to NUTS's; log evidence: EP's estimate, "
@@ -211,27 +216,21 @@ _LEGEND = (
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    nuts = row["engine"] == "nuts"
-    noise = "±" + _number(row["monte_carlo_error"], ".3f") if nuts else ""
-    sampled = _number(row["importance_evidence"], ".2f")
-    if sampled:
-        sampled += " ± " + _number(row["importance_error"], ".2f")
-    return [
-        str(row["site"]),
-        row["engine"].upper(),
-        noise or _number(row["mean_error_rms"], ".3f"),
-        _number(row["mean_error_max"], ".3f"),
-        _number(row["sd_ratio_median"], ".3f"),
-        _number(row["sd_ratio_min"], ".2f"),
-        _number(row["sd_ratio_max"], ".2f"),
-        _number(row["r_hat"], ".3f"),
-        _number(row["ess"], ".0f"),
-        _number(row["k_hat"], ".2f"),
-        _number(row["log_evidence"], ".2f"),
-        sampled,
-        _number(row["seconds"], ".1f"),
-    ]
+    shown = {name: _number(row[name], style) for _, _, name, style in _COLUMNS}
+    if row["engine"] == "nuts":
+        shown["mean_error_rms"] = "±" + _number(row["monte_carlo_error"], ".3f")
+    if shown["importance_evidence"]:
+        shown["importance_evidence"] += " ± " + _number(row["importance_error"], ".2f")
+    return [str(row["site"]), row["engine"].upper(), *shown.values()]
 
 
 def _number(value: float, style: str) -> str:
     return "" if np.isnan(value) else format(value, style)
+
+
+def aligned(cells: Sequence[Sequence[str]], left: int) -> list[str]:
+    """Lines of a table whose first columns stand to the left, and its figures to the right."""
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    sides = [str.ljust] * left + [str.rjust] * (len(widths) - left)
+    rows = (map(lambda side, cell, width: side(cell, width), sides, row, widths) for row in cells)
+    return ["  ".join(row).rstrip() for row in rows]

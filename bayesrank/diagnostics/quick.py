@@ -16,7 +16,8 @@ from bayesrank.datasets import ComparisonData
 from bayesrank.datasets.outcomes import TIE, WIN
 from bayesrank.diagnostics.crosscheck import crosscheck
 from bayesrank.diagnostics.crosscheck_result import CrossCheck
-from bayesrank.diagnostics.skills import SkillsFit, check_skills
+from bayesrank.diagnostics.full_check import Chains, Claim, against_nuts
+from bayesrank.diagnostics.skills import size_of
 from bayesrank.infer import EPResult, IntegratedEPResult
 from bayesrank.infer.spi import ImportanceCheck
 from bayesrank.models import preference_gp, thurstone
@@ -49,15 +50,17 @@ def crosschecked(
 
 
 def crosschecked_skills(
-    fit: SkillsFit, how: str, seed: int, progress: Callable[[float], None]
+    fit: Claim, how: str, seed: int, progress: Callable[[float], None]
 ) -> Crosschecked:
     """Check skills of a program with further latents, by NUTS where it is small."""
     full = how == "full"
-    most = (np.inf, np.inf) if full else (MOST_ROWS, MOST_LATENTS)
+    if not full and np.any(np.greater(size_of(fit), (MOST_ROWS, MOST_LATENTS))):
+        return Crosschecked(None, None)
     # A step costs more than where skills are all that is drawn.
     num_samples = NUTS["num_samples"] if full else NUTS["num_samples"] // 2
-    lengths = (NUTS["num_warmup"], num_samples, NUTS["num_chains"])
-    return Crosschecked(None, check_skills(fit, most, lengths, NUTS["tolerance"], seed, progress))
+    lengths = NUTS["num_warmup"], num_samples, NUTS["num_chains"]
+    chains = Chains(jax.random.key(seed), lengths, progress)
+    return Crosschecked(None, against_nuts(fit, chains, True, NUTS["tolerance"]))
 
 
 def _is_small(result: EPResult | IntegratedEPResult) -> bool:
