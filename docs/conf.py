@@ -44,7 +44,9 @@ myst_heading_anchors = 3
 html_theme = "sphinx_book_theme"
 html_math_renderer = "mathml"
 html_title = "bayesrank"
-html_theme_options = {"show_toc_level": 2, "home_page_in_toc": True}
+html_theme_options = {"show_toc_level": 2, "home_page_in_toc": True, "navbar_persistent": []}
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
@@ -75,7 +77,7 @@ def _math(writer: Any, node: nodes.Node) -> None:
     """Write a formula as MathML, which browsers show without a script or a network."""
     block = isinstance(node, nodes.math_block)
     formula = convert(node.astext(), display="block" if block else "inline")
-    writer.body.append(f'<div class="math">{formula}</div>' if block else formula)
+    writer.body.append(f'<div class="formula">{formula}</div>' if block else formula)
     raise nodes.SkipNode
 
 

@@ -33,7 +33,9 @@ _RIDGES = np.concatenate([[0.0], 10.0 ** np.arange(-3.0, 4.0)])  # in units of t
 
 
 class ConeRank(ListEstimator):
-    """Ranking as learning generalized inequalities [1]_: differences of features fill a cone.
+    """Learn to rank by a cone that contains the feature differences of ordered pairs.
+
+    The method is ConeRank, learning by generalized inequalities [1]_.
 
     Parameters
     ----------

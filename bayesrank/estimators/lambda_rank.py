@@ -33,7 +33,9 @@ Array = NDArray[np.float64]
 
 
 class LambdaRank(ListEstimator):
-    """Learning to rank along a field of lambda [1]_: how each item of a list is to move.
+    """Learn to rank along a field, which says how each item of a list should move.
+
+    The method is LambdaRank [1]_.
 
     Parameters
     ----------

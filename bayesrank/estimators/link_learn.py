@@ -35,11 +35,11 @@ _FOLDS = 3
 
 
 class LinkLearn(Saved, SearchEngine):
-    """Search by term weights under which linked documents are alike [1]_.
+    """Search by term weights that are learned from links between documents.
 
-    A document is taken to be closer to those it is linked with than to others. What is learned is
-    how a term's count, its rarity and a text's length make up its weight, and no word by itself: so
-    it serves other collections, see `index`.
+    Linked documents should be closer than others [1]_. The learner finds how a term's count, its
+    rarity and a text's length make up its weight. It learns nothing about single words, so the
+    weights serve other collections, see `index`.
 
     Parameters
     ----------

@@ -31,12 +31,11 @@ Array = NDArray[np.float64]
 
 
 class RankRLS(ListEstimator):
-    """Learning to rank by least squares on the score differences of each query's items [1]_.
+    """Learn to rank by least squares on the score differences within each list.
 
-    The posterior mean of a Gaussian process of the features that is seen through contrasts within
-    lists, `bayesrank.models.rank_rls_gp`: one decomposition gives the scores, their standard
-    deviations, the evidence that chooses the regularisation, and exact hold-out of queries and
-    pairs without training again.
+    Scores are the posterior mean of a Gaussian process that is observed through contrasts within
+    lists, `bayesrank.models.rank_rls_gp` [1]_. One decomposition gives the scores, their standard
+    deviations, the evidence that chooses the regularisation, and exact hold-out of lists and pairs.
 
     Parameters
     ----------
