@@ -79,23 +79,6 @@ def test_harmless_variations_read_the_same(write, content):
     np.testing.assert_array_equal(data.comparisons, [[0, 1], [0, 2], [1, 2]])
 
 
-def test_byte_order_mark_and_crlf_in_the_items_file(write):
-    items = write("i.csv", b"\xef\xbb\xbf" + ITEMS.replace("\n", "\r\n").encode())
-    data = read_comparisons(write("c.csv", COMPARISONS), items)
-    assert data.names[0] == "Ada"
-    assert data.feature_names == ("height", "age")
-
-
-def test_names_keep_commas_quotes_and_letters_of_any_alphabet(write):
-    data = read_comparisons(write("c.csv", 'winner,loser\n"a, ""b""","Ωμέγα"\n'))
-    assert data.names == ('a, "b"', "Ωμέγα")
-
-
-def test_repeated_comparisons_are_repeated_evidence(write):
-    data = read_comparisons(write("c.csv", "winner,loser\na,b\na,b\nb,a\na,b\n"))
-    np.testing.assert_array_equal(data.comparisons, [[0, 1], [0, 1], [1, 0], [0, 1]])
-
-
 def test_columns_in_any_order_and_others_listed_as_ignored(write):
     data = read_comparisons(write("c.csv", "date,loser,mood,winner\n1,Bob,x,Ada\n2,Cy,y,Bob\n"))
     assert data.names == ("Ada", "Bob", "Cy")
@@ -104,85 +87,6 @@ def test_columns_in_any_order_and_others_listed_as_ignored(write):
     assert data.unused_column_hints == (
         "Column 'date' looks like times and is not used: add --time date, or --ignore date.",
     )
-
-
-def test_ties(write):
-    rows = ["0", "1", "", "TRUE", "no", "yes", "False", "1.0", "0.0"]
-    content = "winner,loser,tie\n" + "".join(f"a,b,{cell}\n" for cell in rows)
-    data = read_comparisons(write("c.csv", content))
-    np.testing.assert_array_equal(
-        data.tied, [False, True, False, True, False, True, False, True, False]
-    )
-    assert data.ignored_columns == ()
-
-
-def test_large_file_is_read_quickly_and_exactly(write):
-    rng = np.random.default_rng(0)
-    pairs = rng.permuted(np.tile(np.arange(300), (30_000, 1)), axis=1)[:, :2]
-    items = "item,x\n" + "".join(f"n{i},{i / 7!r}\n" for i in range(300))
-    content = "winner,loser\n" + "".join(f"n{w},n{o}\n" for w, o in pairs)
-    data = read_comparisons(write("c.csv", content), write("i.csv", items))
-    np.testing.assert_array_equal(data.comparisons, pairs)
-    assert data.features is not None
-    np.testing.assert_array_equal(data.features[:, 0], np.arange(300) / 7)
-
-
-BAD_COMPARISONS = {
-    "empty": ("", "c.csv: the file is empty; "),
-    "blank": ("\n \n", "c.csv: the file is empty; "),
-    "header only": ("winner,loser\n", "c.csv: there is a header but no row below it; "),
-    "no header": (
-        "Ada,Bob\nAda,Cy\n",
-        "c.csv, row 1: the columns are called 'Ada', 'Bob': the first line holds items",
-    ),
-    "no loser": (
-        "winner\nAda\n",
-        "c.csv, row 1: none of the columns 'winner' is recognised as the loser",
-    ),
-    "column twice": (
-        "winner,loser,Winner\nAda,Bob,Cy\n",
-        "c.csv, row 1, column 'Winner': this column is there twice; ",
-    ),
-    "nameless column": (
-        "winner,loser,\nAda,Bob,1\n",
-        "c.csv, row 1: column number 3 has no name; ",
-    ),
-    "short row": (
-        "winner,loser\nAda,Bob\nAda\n",
-        "c.csv, row 3: 1 cells where the header has 2; ",
-    ),
-    "long row": (
-        "winner,loser\nAda,Bob,Cy\n",
-        "c.csv, row 2: 3 cells where the header has 2; ",
-    ),
-    "no name": ("winner,loser\nAda,\n", "c.csv, row 2, column 'loser': the item has no name; "),
-    "itself": (
-        "winner,loser\n\nAda,Bob\nBob, Bob\n",
-        "c.csv, row 4, column 'loser': item 'Bob' is compared with itself; ",
-    ),
-    "tie": (
-        "winner,loser,Tie\nAda,Bob,maybe\n",
-        "c.csv, row 2, column 'Tie': 'maybe' is neither 0 nor 1; ",
-    ),
-    "open quote": ('winner,loser\n"Ada,Bob\n', "c.csv, row 2: this is not comma-separated text ("),
-    "no encoding": (
-        b"winner,loser\nAda,Bob\nJos\x81,Bob\n",
-        "c.csv, row 3: this is neither UTF-8 nor Windows-1252 text; save it as UTF-8",
-    ),
-    "half of UTF-16": (COMPARISONS.encode("utf-16")[:-1], "c.csv, row 4: this is neither UTF-8 "),
-    "zero byte": ("winner,loser\nAda,B\0b\n", "c.csv, row 2: there is a zero byte; "),
-}
-
-
-@pytest.mark.parametrize(("content", "message"), BAD_COMPARISONS.values(), ids=BAD_COMPARISONS)
-def test_bad_comparisons_are_refused_in_one_line(write, content, message):
-    path = write("c.csv", content)
-    with pytest.raises(DataError) as caught:
-        read_comparisons(path)
-    assert str(caught.value).startswith(str(path.parent / message))
-    assert "\n" not in str(caught.value)
-    assert caught.value.path == path
-    assert caught.value.cure in str(caught.value)
 
 
 BAD_ITEMS = {

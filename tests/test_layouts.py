@@ -1,5 +1,6 @@
 """Files as people have them, and every example of the page on files: read, or refused."""
 
+import gzip
 import re
 import tomllib
 from datetime import datetime
@@ -48,7 +49,7 @@ def test_files_as_people_have_them(name):
         assert said(read_comparisons(FOLDER / name, columns=columns)) == answer["says"]
 
 
-SUBTLE: dict[str, tuple[str, dict[str, Any], str]] = {
+SUBTLE: dict[str, tuple[str | bytes, dict[str, Any], str]] = {
     # Each was once read as something else, or is one letter from what would be.
     "columns.json": ('{"winner": ["a", "b"], "loser": ["b", "c"]}', {}, "a > b; b > c"),
     "index.json": ('{"winner": {"0": "a"}, "loser": {"0": "b"}}', {}, "a > b"),
@@ -237,6 +238,113 @@ SUBTLE: dict[str, tuple[str, dict[str, Any], str]] = {
     "who.csv": (
         "i,j,winner\n1,2,1\n", {}, "as the loser; say which is, by --loser, or, if it names the",
     ),
+    "versions_.csv": (
+        "winner,loser\n1.10,2\n1.1,0.5\n2,1.10\n007,7\n1e3,1000\n", {},
+        "1.10 > 2; 1.1 > 0.5; 2 > 1.10; 007 > 7; 1e3 > 1000",
+    ),
+    "temperatures.csv": (
+        "model_a,model_b,winner\n0,0.5,0.5\n0.5,1,0.5\n", {},
+        "name of an item and also a number for another outcome; write model_a",
+    ),
+    "degrees.csv": (
+        "model_a,model_b,winner\n-1,1,-1\n1,-1,-1\n2,-1,2\n", {},
+        "name of an item and also a number for another outcome; write model_a",
+    ),
+    "left_out.csv": (
+        "model_a,model_b,winner,day,weight\np,p,tie,,\np,q,p,3,2\nq,p,p,4.5,1\n", {"time": "day"},
+        "2 x p > q at 3.0; p > q at 4.5",
+    ),
+    "penalties.csv": (
+        "home,away,home_score,away_score,result\np,q,1,1,H\nq,p,2,1,H\n", {},
+        "row 2, column 'result': the scores say that the outcome is another; say which counts: --o",
+    ),
+    "by_outcome.csv": (
+        "home,away,home_score,away_score,result\np,q,1,1,H\nq,p,2,1,H\n", {"outcome": "result"},
+        "p > q; q > p",
+    ),
+    "by_scores.csv": (
+        "home,away,home_score,away_score,result\np,q,1,1,H\nq,p,2,1,H\n",
+        {"first_score": "home_score", "second_score": "away_score"}, "p = q; q > p",
+    ),
+    "beside_scores.csv": (
+        "home,away,home_score,away_score,result\np,q,1,1,1-1\nq,p,2,1,2-1\n", {}, "p = q; q > p",
+    ),
+    "counted.csv": (
+        "order,count\na > b = c,2\nc > a,1\na > b = c,1\n", {}, "3 x a > b = c; c > a",
+    ),
+    "counted.jsonl": (
+        '{"order": ["a", ["b", "c"]], "count": 2}\n{"order": ["c", "a"], "count": 1}\n', {},
+        "2 x a > b = c; c > a",
+    ),
+    "repeated.csv": ("winner,loser\na,b\na,b\nb,a\n", {}, "a > b; a > b; b > a"),
+    "letters.csv": ('winner,loser\n"a, ""b""","Ωμέγα"\n', {}, 'a, "b" > Ωμέγα'),
+    "truths.csv": (
+        "winner,loser,tie\na,b,0\na,b,1\na,b,\na,b,TRUE\na,b,no\na,b,yes\na,b,False\na,b,1.0\n", {},
+        "a > b; a = b; a > b; a = b; a > b; a = b; a > b; a = b",
+    ),
+    "no_loser.csv": (
+        "W,L\nx,y\n", {"winner": "W"}, "row 1: none of the columns 'W', 'L' is recognised as the l"
+    ),
+    "no_second.csv": (
+        "W,L\nx,y\n", {"first": "W"}, "row 1: none of the columns 'W', 'L' is recognised as the s"
+    ),
+    "no_outcome.csv": (
+        "model_a,model_b\nx,y\n", {}, "row 1: none of the columns 'model_a', 'model_b' is "
+        "recognised as the outcome; say which is, by --outcome, or by --first-score and --sec",
+    ),
+    "bad_word.csv": (
+        "model_a,model_b,winner\nx,y,a\nx,y,perhaps\n", {},
+        "row 3, column 'winner': 'perhaps' is no outcome; write model_a, model_b or tie",
+    ),
+    "score.csv": (
+        "home,away,home_score,away_score\nx,y,1,two\n", {},
+        "row 2, column 'away_score': 'two' is not a finite number; ",
+    ),
+    "only_itself.csv": ("model_a,model_b,winner\nx,x,a\n", {}, "every row compares an item with "),
+    "no_judge.csv": ("winner,loser,judge\nx,y,\n", {}, "row 2, column 'judge': the judge has no n"),
+    "weight.csv": ("winner,loser,weight\nx,y,-1\n", {}, "row 2, column 'weight': the weight is ne"),
+    "all_weights_zero.csv": ("winner,loser,weight\nx,y,0\n", {}, "column 'weight': all weights ar"),
+    "column_not_there.csv": (
+        "winner,loser\nx,y\n", {"judge": "who"}, "there is no column 'who' among 'winner', 'loser'",
+    ),
+    "tie_with_sides.csv": (
+        "model_a,model_b,winner,t\nx,y,a,0\n", {"tie": "t"}, "--tie does not go with the columns ",
+    ),
+    "ignored_column_not_there.csv": ("winner,loser\nx,y\n", {"ignore": ("z",)}, "there is no colu"),
+    "order.csv": ("order\na > > b\n", {}, "row 2, column 'order': 'a > > b' is no order; "),
+    "item_twice.csv": ("order\na > b > a\n", {}, "row 2: item 'a' is in the order twice"),
+    "no_better.csv": ("order\na = b\n", {}, "no order puts one item above another"),
+    "judged_orders.csv": (
+        "order,j\na > b,x\n", {"judge": "j"}, "--judge does not go with the columns 'order', 'j'",
+    ),
+    "e.jsonl": (b'{"winner": "a", "loser": "b", "winner": "b"}\n', {}, "row 1: this line is no JS"),
+    "f.jsonl": (b'{"winner": "a", "loser": "\\ud800"}\n', {}, "half of a character"),
+    "g.jsonl": (b"{}\n{}\n", {}, "no cell holds anything"),
+    "c.jsonl": (b'{"winner": "a"}\nnot json\n', {}, "row 2: this line is no JSON object"),
+    "d.jsonl": (b"[1]\n", {}, "row 1: this line is no JSON object"),
+    "c.csv.gz": (b"winner,loser\na,b\n", {}, "this is not a complete gzip file"),
+    "d.csv.gz": (gzip.compress(b"winner,loser\na,b\n")[:-9], {}, "this is not a complete gzip fil"),
+    "empty.csv": ("", {}, "the file is empty; "),
+    "blank.csv": ("\n \n", {}, "the file is empty; "),
+    "header_only.csv": ("winner,loser\n", {}, "there is a header but no row below it; "),
+    "column_twice.csv": (
+        "winner,loser,Winner\nAda,Bob,Cy\n", {}, "row 1, column 'Winner': this column is there twi",
+    ),
+    "short_row.csv": (
+        "winner,loser\nAda,Bob\nAda\n", {}, "row 3: 1 cells where the header has 2; ",
+    ),
+    "itself.csv": (
+        "winner,loser\n\nAda,Bob\nBob, Bob\n", {}, "row 4, column 'loser': item 'Bob' is compared ",
+    ),
+    "tie.csv": (
+        "winner,loser,Tie\nAda,Bob,maybe\n", {}, "row 2, column 'Tie': 'maybe' is neither 0 nor 1;",
+    ),
+    "open_quote.csv": ('winner,loser\n"Ada,Bob\n', {}, "row 2: this is not comma-separated text ("),
+    "no_encoding.csv": (
+        b"winner,loser\nAda,Bob\nJos\x81,Bob\n", {}, "row 3: this is neither UTF-8 nor Windows-125",
+    ),
+    "half_of_UTF_16.csv": ("winner,loser\na,b\nb,c\n".encode("utf-16")[:-1], {}, "row 3: this is "),
+    "zero_byte.csv": ("winner,loser\nAda,B\0b\n", {}, "row 2: there is a zero byte; "),
 }  # fmt: skip
 
 
@@ -244,11 +352,12 @@ SUBTLE: dict[str, tuple[str, dict[str, Any], str]] = {
 def test_what_is_close_to_another_layout(tmp_path, name):
     text, options, answer = SUBTLE[name]
     path = tmp_path / name
-    path.write_text(text, "utf-8")
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
     try:
         assert said(read_comparisons(path, columns=ColumnNames(**options))) == answer
     except DataError as error:
-        assert answer in str(error)
+        assert answer in str(error) and error.path == path
+        assert "\n" not in str(error) and error.cure in str(error)
 
 
 def test_numbers_that_stand_for_sides_are_told(tmp_path):
@@ -361,6 +470,8 @@ def test_large_files_are_read_as_small_ones(tmp_path, monkeypatch):
             ["2024-05-31T18:00", "2024-05-31T16:00"],
         ),
         (["20230102", "20221231"], ["2023-01-02", "2022-12-31"]),
+        (["20240101", "20231332"], None),
+        (["20240101", "2023123"], None),
         (["2022.12", "2023.5"], None),
         (["2024-05-31", "2024-06-31"], "'2024-06-31' is not a date"),
         (["2024-05-31T18:00Z", "2024-05-31T18:00"], "some times have a zone"),
