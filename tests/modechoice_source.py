@@ -12,6 +12,7 @@ import pandas as pd
 from statsmodels.datasets import modechoice
 
 MODES = ("air", "train", "bus", "car")
+HEADER = ("option_a", "option_b", "option_c", "option_d", "choice")
 FOLDER = Path(__file__).resolve().parents[1] / "bayesrank" / "datasets" / "data"
 
 
@@ -30,13 +31,13 @@ def build() -> dict[str, str]:
         for trip in sorted(set(trips))
     ]
     chosen = table["choice"].to_numpy() == 1
-    comparisons = []
+    choices = []
     for rows in np.arange(len(trips)).reshape(-1, len(MODES)):  # four rows a traveller
-        (winner,) = (trips[row] for row in rows if chosen[row])
-        comparisons += [[_label(winner), _label(trips[row])] for row in rows if not chosen[row]]
+        (choice,) = (trips[row] for row in rows if chosen[row])
+        choices.append([*(_label(trips[row]) for row in rows), _label(choice)])
     return {
         "modechoice_items.csv": _csv([["item", *MODES, "hours", "fare"], *items]),
-        "modechoice_comparisons.csv": _csv([["winner", "loser"], *comparisons]),
+        "modechoice_choices.csv": _csv([HEADER, *choices]),
     }
 
 

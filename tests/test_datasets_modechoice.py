@@ -23,7 +23,8 @@ def test_shipped_files_follow_from_the_source():
 
 def test_shape_and_meaning(source):
     data = load_modechoice()
-    assert data.comparisons.shape == (630, 2)
+    assert data.orders is not None and data.orders.counts.sum() == 210
+    assert {tuple(map(len, groups)) for groups in data.orders.groups} == {(1, 3)}
     assert data.features is not None
     assert data.features.shape == (139, 6)
     modes = data.features[:, :4]
@@ -32,9 +33,10 @@ def test_shape_and_meaning(source):
         name.split()[0] == data.feature_names[m]
         for name, m in zip(data.names, modes.argmax(1), strict=True)
     )
-    wins = modes[data.comparisons[:, 0]].sum(axis=0)
+    taken = modes[[best for (best,), _ in data.orders.groups]]
+    wins = data.orders.counts @ taken
     chosen = source[source["choice"] == 1].groupby("mode").size().to_numpy()
-    np.testing.assert_array_equal(wins, 3 * chosen)
+    np.testing.assert_array_equal(wins, chosen)
 
 
 def test_comparisons_connect_all_items():

@@ -147,11 +147,11 @@ def test_names_that_cannot_be_written(tmp_path):
 @pytest.mark.slow
 def test_a_ranker_of_139_items_takes_less_than_ten_megabytes(tmp_path):
     data = load_modechoice()
-    ranker: Any = PairwiseRanker(ard=True, num_samples=2000).fit(data)
+    ranker: Any = OrderRanker(ard=True, num_samples=2000).fit(data)
     path = tmp_path / "ranker.npz"
     ranker.save(path)
     assert path.stat().st_size < 9_700_000
-    again: Any = PairwiseRanker.load(path)
+    again: Any = OrderRanker.load(path)
     assert np.array_equal(again.samples(), ranker.samples())
     assert np.array_equal(again.result.log_proposals, ranker.result.log_proposals)
     kept, drawn = (each.result.hyperparameters for each in (again, ranker))

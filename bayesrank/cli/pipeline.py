@@ -134,7 +134,7 @@ def run(data: ComparisonData, settings: Settings) -> None:
     elif settings.format == "json":
         click.echo(results[DOCUMENT], nl=False)
     else:
-        run.show(checks_table(analysis.checks))
+        run.show(checks_table(analysis.checks, settings.verbose))
         notes = (*analysis.notes, *settings.notes, *(analysis.method if settings.verbose else ()))
         run.show(*(["\n".join(notes)] if notes else []), run.where)
 

@@ -74,7 +74,7 @@ def legend(
     level = f"{100 * first.level:g}%"
     lines = {f"{level} ranks": f"{level} credible interval of the rank"}
     if elo is None:
-        lines["Skill ± SD"] = f"relative to the average item; {unit}± is one standard deviation"
+        lines["Skill ± SD"] = f"from the average item; {unit}± is 1 standard deviation"
     else:
         lines["Elo"] = (
             f"with {level} interval; average {elo.average:.0f}; 400 points are odds of 10 to 1"
@@ -82,7 +82,7 @@ def legend(
     lines["P(beats next)"] = "probability of being better than the item in the next row"
     lines["Tier"] = f"statistically tied with the first item of the tier ({level} level)"
     if any(each.provisional.any() for each in rankings):
-        lines["Tier"] += "; * provisional, in no tier"
+        lines["*"] = "provisional: too little is known of the item for a tier"
     return lines
 
 
@@ -96,14 +96,15 @@ def meanings(lines: Mapping[str, str]) -> Table:
     return table
 
 
-def checks_table(checks: Sequence[Check]) -> Table:
-    """The checks, a line each, with coloured status."""
+def checks_table(checks: Sequence[Check], verbose: bool = False) -> Table:
+    """The checks, with coloured status; the details of warnings alone, unless `verbose`."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.title, table.title_justify, table.title_style = "Checks", "left", "bold"
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for name, status, sentence in checks:
+        sentence = sentence if verbose or status == "warning" else sentence.split("; ")[0]
         table.add_row(Text(f"  {status}", style=_STYLES[status]), Text(name), Text(shown(sentence)))
     return table
 

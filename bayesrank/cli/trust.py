@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from bayesrank._names import count_of
 from bayesrank.cli.words import Params, win_chance
 from bayesrank.datasets import ComparisonData
 from bayesrank.ranking import RankSummary
@@ -51,7 +50,7 @@ def trust_checks(
 def _enough(summary: RankSummary) -> tuple[CheckStatus, str]:
     few, n = int(summary.provisional.sum()), len(summary)
     if not few:
-        return "ok", "no item is provisional: comparisons say more of each than was known before"
+        return "ok", "no item is provisional"
     are, their = ("is", "its") if few == 1 else ("are", "their")
     sentence = (
         f"{few:,} of {n:,} items {are} provisional (*): over 3/4 of the variance of {their} skill "
@@ -62,9 +61,9 @@ def _enough(summary: RankSummary) -> tuple[CheckStatus, str]:
 
 def _connected(data: ComparisonData, summary: RankSummary) -> tuple[CheckStatus, str]:
     if data.features is not None:
-        return "ok", "every item is linked to the others, directly or through its features"
+        return "ok", "comparisons and features link all items"
     if summary.num_components == 1:
-        return "ok", "every item is linked to the others, directly or through common opponents"
+        return "ok", "comparisons link all items; directly or through others"
     sizes = np.bincount(summary.component)
     smallest = [summary.names[i] for i in np.flatnonzero(summary.component == len(sizes) - 1)]
     names = ", ".join(smallest[:3]) + (", ..." if len(smallest) > 3 else "")
@@ -101,11 +100,11 @@ def _against_nuts(check: "CrossCheck") -> tuple[CheckStatus, str]:
     shift = max(np.abs(each.error).max() for each in check.comparisons)
     change = 100.0 * (np.concatenate([each.ratio for each in check.comparisons]) - 1.0)
     median = float(np.median(change))
-    fixed = ", at fixed hyperparameters" if check.params else ""
+    fixed = "; hyperparameters were fixed" if check.params else ""
     sentence = (
-        f"means within {shift:.2f} SD, SDs {abs(median):.1f}% too "
-        f"{'large' if median > 0 else 'small'} in the median and within {np.abs(change).max():.0f}%"
-        f" (tolerance {100 * check.tolerance:.0f}%){fixed}"
+        f"means within {shift:.2f} SD, SDs within {np.abs(change).max():.0f}% "
+        f"(tolerance {100 * check.tolerance:.0f}%); SDs are {abs(median):.1f}% too "
+        f"{'large' if median > 0 else 'small'} in the median{fixed}"
     )
     return "ok", sentence
 
@@ -131,11 +130,10 @@ def _by_weights(found: "ImportanceCheck") -> CheckStatus:
 def _ties(data: ComparisonData) -> tuple[CheckStatus, str]:
     tied = int(data.tied.sum())
     if data.orders is not None:
-        return "n/a", "items at the same position in an order are not compared with each other"
+        return "n/a", "items side by side in an order are not compared"
     if not tied:
         return "n/a", "none in the data"
-    ties = count_of(tied, "tie")
-    return "ok", f"{ties} in {len(data.tied):,} comparisons, modelled as a third outcome"
+    return "ok", f"{tied:,} in {len(data.tied):,} comparisons, modelled as a third outcome"
 
 
 def _position(data: ComparisonData) -> tuple[CheckStatus, str]:
@@ -143,7 +141,7 @@ def _position(data: ComparisonData) -> tuple[CheckStatus, str]:
         return "ok", f"the advantage of {data.position_label} is estimated"
     return (
         "warning",
-        "not modelled: an advantage of being named first, shown first or at home counts as skill",
+        "not modelled: being first or at home may count as skill",
     )
 
 
@@ -153,14 +151,14 @@ def _transitive(
     from bayesrank.diagnostics import transitivity
 
     if data.times is not None:
-        return "not checked", "this test assumes that skills do not change over time"
+        return "not checked", "skills change over time, which this test does not know"
     if data.orders is not None:
         return "n/a", "an order has no cycles"
     if data.judges is not None or data.categories is not None or data.position is not None:
         return (
             "not checked",
-            "judges, categories and position effects produce cycles too; this test assumes that "
-            "skill alone decides",
+            "judges, categories and positions make cycles too; this test assumes that skill alone "
+            "decides",
         )
 
     def chance(difference: np.ndarray) -> np.ndarray:
@@ -175,9 +173,9 @@ def _on_cycles(found: "Transitivity") -> tuple[CheckStatus, str]:
     if not found.is_known:
         return "not checked", "fewer than 10 triads in which every pair was compared"
     sentence = (
-        f"{found.share:.1%} of {found.num_triads:,} triads are cycles (A > B > C > A); the model "
-        f"expects {100 * found.expected_lower:.1f}–{found.expected_upper:.1%}"
+        f"{found.share:.1%} of {found.num_triads:,} triads are cycles, "
+        f"{100 * found.expected_lower:.1f}–{found.expected_upper:.1%} expected"
     )
     if found.is_good:
-        return "ok", sentence
+        return "ok", f"{sentence}; in a cycle, A beats B, B beats C, and C beats A"
     return "warning", f"{sentence}; who wins depends on the pairing, so no one ranking fits well"

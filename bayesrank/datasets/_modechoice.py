@@ -1,4 +1,4 @@
-"""Real comparisons that come with the package: how people chose to travel."""
+"""Real choices that come with the package: how people chose to travel."""
 
 from pathlib import Path
 
@@ -9,19 +9,19 @@ FOLDER = Path(__file__).parent / "data"
 
 
 def load_modechoice() -> ComparisonData:
-    """Trips that 210 people took, preferred to the ones they did not take.
+    """Trips that 210 people took, each chosen from four.
 
     Each traveller between Sydney, Canberra and Melbourne (1987) chose one of four modes, each with
-    its own fare and travel time: the chosen trip is preferred to each of the other three, which
-    makes 630 comparisons. The items are the 139 distinct trips, named like ``train 7 h $40``, with
-    six features: four marks of the mode, hours in the vehicle, and the fare in dollars. Hours are
-    rounded to whole hours and fares to $20; ``data/README.md`` explains why, and where the numbers
-    come from.
+    its own fare and travel time. A choice is one order, for `bayesrank.OrderRanker`: the chosen
+    trip before the other three. The items are the 139 distinct trips, named like
+    ``train 7 h $40``, with six features: four marks of the mode, hours in the vehicle, and the fare
+    in dollars. Hours are rounded to whole hours and fares to $20; ``data/README.md`` explains why,
+    and where the numbers come from.
 
     Returns
     -------
     ComparisonData
-        139 items, 630 comparisons, 6 features.
+        139 items, 210 orders, 6 features.
 
     References
     ----------
@@ -31,9 +31,9 @@ def load_modechoice() -> ComparisonData:
     Examples
     --------
     >>> data = load_modechoice()
-    >>> data.num_items, data.num_comparisons
-    (139, 630)
+    >>> data.num_items, int(data.orders.counts.sum())
+    (139, 210)
     >>> data.feature_names
     ('air', 'train', 'bus', 'car', 'hours', 'fare')
     """
-    return read_comparisons(FOLDER / "modechoice_comparisons.csv", FOLDER / "modechoice_items.csv")
+    return read_comparisons(FOLDER / "modechoice_choices.csv", FOLDER / "modechoice_items.csv")
