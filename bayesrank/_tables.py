@@ -97,8 +97,8 @@ def from_frame(frame: Any) -> tuple[Column, ...]:
 
 def _text(cell: Any) -> str:
     """A cell as its text; lists as JSON, with the text of what JSON does not know."""
-    if isinstance(cell, str):
-        return cell
+    if isinstance(cell, str | bytes):
+        return cell if isinstance(cell, str) else cell.decode()
     if isinstance(cell, list | tuple | dict | np.ndarray):
         return json.dumps(cell, ensure_ascii=False, default=_known)
     if isinstance(cell, float) and cell.is_integer() and abs(cell) < 1e15:

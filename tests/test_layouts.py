@@ -377,6 +377,11 @@ def test_numbers_that_stand_for_sides_are_told(tmp_path):
         ({"winner": [1, 2], "loser": [2.0, 3.0], "tie": [0, 0]}, "1 > 2; 2 > 3"),
         ({"order": [("a", "b"), ("b", "c")]}, "a > b; b > c"),
         ({"winner": [("a", "b")], "loser": ["c"]}, "is a list; write one item a cell"),
+        ({"winner": ["a", None], "loser": ["b", np.nan]}, "a > b"),
+        ({"winner": [None], "loser": [np.nan]}, "the table has no rows"),
+        ({"home": ["a", None], "away": ["b", None], "result": ["H", "A"]}, "the item has no name"),
+        ({"winner": [b"a"], "loser": [b"b"]}, "a > b"),
+        ({"winner": [b"\xff"], "loser": ["b"]}, "a cell holds bytes that are not UTF-8 text"),
         (
             {"": ["a", "b", "c", "All"], "a": [0, 1, 0, 1], "b": [2, 0, 1, 3], "c": [0, 0, 0, 0],
              "All": [2, 1, 1, 4]},

@@ -131,8 +131,8 @@ def _played(found: Found) -> tuple[Found, tuple[str, ...]]:
 
 
 def _itself(first: Column, second: Column) -> NDArray[np.bool_]:
-    """Rows whose two items have one name."""
-    number = {name: i for i, name in enumerate(first.values)}
+    """Rows whose two items have one name; an empty one is none."""
+    number = {name: i for i, name in enumerate(first.values) if name}
     same = np.array([number.get(name, -1) for name in second.values])
     found = np.empty(len(first.codes), bool)
     for k in range(0, len(found), _BLOCK):  # what is in between stays small

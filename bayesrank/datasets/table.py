@@ -266,10 +266,17 @@ def _framed(path: Path, frame: Any) -> Table:
     except TypeError:
         problem = f"{type(frame).__name__} is neither the path of a file nor a data frame"
         raise DataError(path, problem, "give one of these") from None
+    except UnicodeDecodeError:
+        problem = "a cell holds bytes that are not UTF-8 text"
+        raise DataError(path, problem, "decode its column") from None
     count = len(columns[0].codes) if columns else 0
-    if not count:
+    table = Table(path, _checked(path, None, columns), np.arange(1, count + 1))
+    blank = np.zeros(count, bool)
+    if all("" in column.values for column in columns):
+        blank = np.all([column.holds("") for column in columns], axis=0)
+    if np.all(blank):
         raise DataError(path, "the table has no rows", "add the data")
-    return Table(path, _checked(path, None, columns), np.arange(1, count + 1))
+    return table.kept(~blank) if np.any(blank) else table
 
 
 def _refuse_again(path: Path, row: int | None, names: Sequence[str]) -> None:

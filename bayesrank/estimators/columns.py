@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from bayesrank._names import alike_note
 from bayesrank._tables import column_names, plain_array, unmasked
 from bayesrank.datasets import ComparisonData, ReadingNote, read_comparisons
+from bayesrank.datasets.cells import NOTHING
 from bayesrank.estimators.checks import check_comparisons
 from bayesrank.estimators.collaborative_data import id_list
 from bayesrank.ranking import connected_components
@@ -55,9 +56,11 @@ def read_columns(
     if said["time"] is not None:
         fields["times"] = _times(said["time"], len(pairs))[kept]
     whole: Any = tuple(names)
-    for note in alike_note(
-        [n for n in names if isinstance(n, str)], "If they are, write them alike."
-    ):
+    texts = [name for name in names if isinstance(name, str)]
+    for name in texts if items is None and columns else ():
+        if name.strip().lower() in NOTHING:
+            raise ValueError(f"comparisons has {name!r}, which stands for a missing name; name it")
+    for note in alike_note(texts, "If they are, write them alike."):
         warnings.warn(note, ReadingNote, stacklevel=4)
     return ComparisonData(whole, pairs[kept], **fields)
 
