@@ -1,10 +1,16 @@
-"""What JAX asks of the process that it computes in: no fork, and an end to compiled code."""
+"""What JAX asks of the process that it computes in.
+
+No fork, an end to compiled code, and interrupts that its callbacks do not lose.
+"""
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import gc
 import os
+import sys
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +23,7 @@ FORGETTERS: list[Callable[[], object]] = []  # what forgets compiled code that J
 # to 65,530 of them by a segmentation fault.
 _MOST_REGIONS = 20_000
 _BETWEEN = 100  # pieces of compiled code between two looks at the regions
+_SOON = 0.05  # seconds, in which a callback ends
 
 _C = ctypes.CDLL(None) if os.name == "posix" else None
 
@@ -41,6 +48,7 @@ def enter_jax() -> None:
 
         _started = os.getpid()
         jax.monitoring.register_event_duration_secs_listener(_attend)
+        _repeat_lost_interrupts()
     _refuse_forked_child()
     if _new >= _BETWEEN:
         _new = 0
@@ -62,6 +70,27 @@ def _refuse_forked_child() -> None:
             "survive that: it would hang; start processes by multiprocessing.get_context('spawn'), "
             "leave joblib its default, loky, or load and fit in the child alone"
         )
+
+
+def _repeat_lost_interrupts() -> None:
+    """Interrupt again where Python drops a KeyboardInterrupt.
+
+    It does so in callbacks, of which JAX has one for each run of the garbage collector.
+    """
+    before = sys.unraisablehook
+
+    def hear(lost: sys.UnraisableHookArgs) -> None:
+        if issubclass(lost.exc_type, KeyboardInterrupt):
+            _thread.start_new_thread(_interrupt_soon, ())
+        else:
+            before(lost)
+
+    sys.unraisablehook = hear
+
+
+def _interrupt_soon() -> None:
+    time.sleep(_SOON)
+    _thread.interrupt_main()
 
 
 def _regions() -> int:

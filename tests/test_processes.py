@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from joblib import Parallel, delayed
 
+from bayesrank import _process
+
 ROOT = Path(__file__).parents[1]
 X = np.random.default_rng(0).normal(size=(6, 2))
 PAIRS = np.array([[0, 1], [1, 2], [2, 3], [4, 5]])
@@ -191,3 +193,42 @@ def test_background_learning_under_stress(tmp_path):
     assert any(record["event"] == "learned" for record in records)
     with QueryLoop(5, X[:5], journal=path, seed=1) as loop:
         assert loop.answers == before
+
+
+def test_an_interrupt_that_python_drops_comes_again():
+    """In the callback of an object that is gone, and once more where it comes again."""
+    code = """
+        import time
+        from bayesrank import _process
+        _process._repeat_lost_interrupts()
+        class Gone:
+            def __init__(self, times):
+                self.times = times
+            def __del__(self):
+                if self.times:
+                    again = Gone(self.times - 1)
+                    raise KeyboardInterrupt
+        try:
+            Gone(2)
+            time.sleep(20)
+        except KeyboardInterrupt:
+            print("interrupted")
+    """
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert (run.stdout, run.stderr) == ("interrupted\n", "")
+
+
+def test_what_else_python_drops_is_shown_as_before(monkeypatch):
+    seen = []
+    monkeypatch.setattr(sys, "unraisablehook", seen.append)
+    _process._repeat_lost_interrupts()
+
+    class Gone:
+        def __del__(self):
+            raise ZeroDivisionError
+
+    Gone()
+    assert [each.exc_type for each in seen] == [ZeroDivisionError]
