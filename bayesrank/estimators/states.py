@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import jax
 import numpy as np
 
+from bayesrank._memory import check_memory
 from bayesrank._states import check_axes, check_covariances
 from bayesrank._validate import check_count
 from bayesrank.datasets import ComparisonData
@@ -284,6 +285,7 @@ def _result_from(kind: Any, found: dict[str, Any]) -> Any:
     if "rng_key" in found:
         found["rng_key"] = jax.random.wrap_key_data(found["rng_key"])
     if found.get("seed") is not None:
-        check_count(found["num_samples"], "num_samples")
-        return kind.with_draws(found.pop("num_samples"), **found)
+        count = check_count(found.pop("num_samples"), "num_samples")
+        check_memory(24 * count * size, f"{count:,} draws of {size:,} latents", "save fewer")
+        return kind.with_draws(count, **found)
     return kind(**found)
