@@ -8,6 +8,7 @@ another layout is looked for by its cells as well as by the names of its columns
 import json
 import re
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -112,15 +113,11 @@ def _both_orders(table: Table) -> Table | None:
     if not sides or found[0] is None or found[1] is None:
         return None
     one, other = (side.cells for side in sides)
-    said = [column.cells for column in found if column]
-    named = {sides[0].name.lower(): one, sides[1].name.lower(): other}
     words = []
-    for outcome in said:
-        winner = outcome.copy()
-        for word, names in named.items():
-            where = [str(cell).lower() == word for cell in outcome]
-            winner[where] = names[where]
-        words.append(winner)
+    for column in (column for column in found if column):
+        word = np.array([cell.lower() for cell in column.values], object)[column.codes]
+        here = [word == side.name.lower() for side in sides]
+        words.append(np.select(here, (one, other), column.cells))
     count = np.arange(len(table.rows))
     twice = table.without([c.name for c in (*sides, *found) if c]).kept(np.tile(count, 2))
     note = "Each pair was judged twice, with either shown first: both judgements count."
@@ -290,16 +287,11 @@ def _events(
     if len({*zip(event.codes.tolist(), item.codes.tolist(), strict=True)}) < len(table.rows):
         event = _both(table, event, season)  # numbered anew in each
     table.refuse_twice(event, item)
-    known = np.flatnonzero(~np.isnan(value.astype(float)))
-    rows = known[np.lexsort((value[known], event.codes[known]))]
-    orders: dict[int, list[tuple[float, list[str]]]] = {}
-    for row in rows.tolist():
-        groups = orders.setdefault(int(event.codes[row]), [])
-        if not groups or groups[-1][0] != value[row]:
-            groups.append((float(value[row]), []))
-        groups[-1][1].append(item.values[item.codes[row]])
-    firsts = event.first()[list(orders)]
-    said = [[names for _, names in groups] for groups in orders.values()]
+    rows = np.argsort(event.codes, kind="stable")
+    names, ends = item.cells, np.flatnonzero(np.diff(event.codes[rows])) + 1
+    said = [_by_value(names[own], value[own]) for own in np.split(rows, ends)]
+    firsts = event.first()[[k for k, groups in enumerate(said) if groups]]
+    said = [groups for groups in said if groups]
     if any(len(names) > 1 for groups in said for names in groups):
         note += " Of rows that are equal, nothing is said."
     return _ordered(table.kept(firsts).with_columns(()), said, note)
@@ -382,7 +374,8 @@ def _wide_ranks(table: Table) -> Table | None:
         return None
     if not (gaps | ties | blank).all() or 2 * (whole & ~blank)[codes.ravel()].sum() < len(codes):
         return None
-    orders = np.array([_order_of(row, names) for row in distinct], object)[codes.ravel()]
+    said = [json.dumps(_by_value(names, row), ensure_ascii=False) for row in distinct]
+    orders = np.array(said, object)[codes.ravel()]
     shown = ", ".join(map(repr, names[:6])) + (", ..." if len(names) > 6 else "")
     note = f"The columns {shown} are items, and their cells ranks, of which 1 is the best."
     rest = table.without([column.name for column in columns])
@@ -405,13 +398,11 @@ def _refuse_from_zero(table: Table, columns: Sequence[Column]) -> None:
         raise table.error(problem, "write 1 for the best, 2 for the next, and so on")
 
 
-def _order_of(ranks: NDArray[np.float64], names: Sequence[str]) -> str:
-    """Items by their ranks, as a list of groups."""
-    groups = [
-        [names[i] for i in np.flatnonzero(ranks == rank).tolist()]
-        for rank in np.unique(ranks[ranks > 0])
-    ]
-    return json.dumps(groups, ensure_ascii=False)
+def _by_value(names: Any, values: NDArray[Any]) -> list[list[str]]:
+    """Groups of names of equal values, lowest first; those without one are left out."""
+    known = np.flatnonzero(~np.isnan(values))
+    order = known[np.argsort(values[known], kind="stable")]
+    return [[names[i] for i in same] for _, same in groupby(order.tolist(), values.__getitem__)]
 
 
 def _square(table: Table) -> Table | None:
