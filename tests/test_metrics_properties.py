@@ -109,15 +109,6 @@ def test_right_order_is_best(rows):
         assert np.all(np.isnan(values) | (np.abs(values) < 1e-12))
 
 
-def test_draws_and_labels_of_draws_are_one_call_each():
-    rng = np.random.default_rng(10)
-    scores, labels = rng.normal(size=(6, 12)), rng.integers(0, 3, (6, 12))
-    labels[:, :2] = [0, 2]
-    for metric in (metrics.ndcg, metrics.pairwise_error):
-        each = [metric(s, y).mean for s, y in zip(scores, labels, strict=True)]
-        np.testing.assert_allclose(metric(scores, labels).mean, each, atol=1e-12)
-
-
 def test_many_scores_are_within_reach():
     """Nothing is built over pairs of scores, of which there are 3e10; against Kendall's tau."""
     rng = np.random.default_rng(12)
