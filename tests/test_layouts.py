@@ -235,6 +235,12 @@ SUBTLE: dict[str, tuple[str | bytes, dict[str, Any], str]] = {
         "Timestamp,First choice,Second choice,Third choice\n1,a,b,c\n2,c,a,b\n", {},
         "a > b > c; c > a > b",
     ),
+    "side.csv": (
+        "model_a,model_b,winner,loser\na,b,a,b\nb,c,model_b,b\n", {},
+        "row 3, column 'winner': 'model_b' is the name of a column; write the item in its place",
+    ),
+    "keys.csv": ("left,right,choice\nx,y,L\ny,z,R\n", {}, "x > y; z > y"),
+    "nobody.csv": ("winner,loser,judge\na,b,NA\n", {}, "'NA' stands for a missing name"),
     "who.csv": (
         "i,j,winner\n1,2,1\n", {}, "as the loser; say which is, by --loser, or, if it names the",
     ),
@@ -396,6 +402,11 @@ def test_cells_of_frames(columns, answer):
         assert answer in str(error)
 
 
+def test_judges_that_look_alike_are_told():
+    log = pd.DataFrame({"winner": ["a", "b"], "loser": ["b", "c"], "judge": ["Eve", "eve"]})
+    assert "'Eve' and 'eve'" in read_comparisons(log).unused_column_hints[0]
+
+
 def test_every_file_of_the_folder_has_an_answer():
     assert {path.name for path in FOLDER.iterdir()} == {*FILES, "answers.toml"}
     assert len(FILES) >= 40 and len(EXAMPLES) == PAGE.count("```text") >= 40
@@ -475,8 +486,12 @@ def test_large_files_are_read_as_small_ones(tmp_path, monkeypatch):
             ["2024-05-31T18:00", "2024-05-31T16:00"],
         ),
         (["20230102", "20221231"], ["2023-01-02", "2022-12-31"]),
-        (["20240101", "20231332"], None),
-        (["20240101", "2023123"], None),
+        (["20240101", "20231332"], "'20231332' is not a date, as others of its column are"),
+        (["20240101", "0"], "'0' is not a date, as others of its column are"),
+        (["202401", "202413"], "'202413' may be a week of a year"),
+        (["190102", "200304"], "'190102' may be a month or a day"),
+        (["200812", "201401"], ["2008-12-01", "2014-01-01"]),
+        (["150077", "160088", "170002"], None),
         (["2022.12", "2023.5"], None),
         (["2024-05-31", "2024-06-31"], "'2024-06-31' is not a date"),
         (["2024-05-31T18:00Z", "2024-05-31T18:00"], "some times have a zone"),

@@ -19,7 +19,7 @@ from bayesrank.datasets.outcomes import (
     tells_how_much,
     words_mean,
 )
-from bayesrank.datasets.table import Table
+from bayesrank.datasets.table import Table, plain_key
 
 __all__ = ["Battles", "read_sides", "read_wins"]
 
@@ -61,6 +61,11 @@ def read_wins(found: Found) -> Battles:
         name = second.values[second.codes[int(np.argmax(itself))]]
         problem = f"item {name!r} is compared with itself"
         raise found.table.error(problem, "remove the row", second, itself)
+    header = {plain_key(name) for name in found.table.header} - {plain_key(first.name)}
+    for name in (name for name in first.values if plain_key(name) in header):
+        cure = f"write the item in its place, or leave out {second.name!r} with --ignore"
+        problem = f"{name!r} is the name of a column"
+        raise found.table.error(problem, cure, first, first.holds(name))
     outcome = np.full(len(itself), WIN, np.int8)
     beside = None if "tie" in found.columns else found.table.column("result", "outcome")
     for column in filter(None, (first, second, beside)):

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Collection
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -37,6 +38,7 @@ _NAMED = re.compile(
 )
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DIGITS = re.compile(r"(?:1[5-9]|20)(?:\d{4}|\d{6}(?:T?\d{4}(?:\d\d)?)?)", re.ASCII)
+_WEEK = re.compile(r"(?:19|20)\d\d(?:0[1-9]|[1-4]\d|5[0-3])", re.ASCII)
 _WRITTEN = ("%Y%m", "%Y%m%d", "%Y%m%d%H%M", "%Y%m%d%H%M%S")  # 202405, 20240531, ...
 
 
@@ -154,6 +156,8 @@ def time(
     said = [cell for cell in column.values if cell]
     digits = date_format is None and bool(said) and np.isfinite(numbers(table, column)).any()
     days = [_date(cell, date_format, True) for cell in column.values]
+    if digits:
+        _refuse_unclear_digits(table, column, said)
     if digits and not (all(map(_DIGITS.fullmatch, said)) and all(days)):
         return number(table, column)
     if date_format is None:
@@ -202,6 +206,29 @@ def _moment(year: str, month: int, day: str | None, clock: str | None) -> dateti
     return datetime.fromisoformat(
         f"{year}-{month:02d}-{int(day or 1):02d}T{int(hour.lstrip('T')):02d}:{rest}"
     )
+
+
+def _refuse_unclear_digits(table: Table, column: Column, said: list[str]) -> None:
+    """Refuse digits that are dates in half of the cells, weeks of years, or dates of two kinds."""
+    dates = {cell for cell in said if _DIGITS.fullmatch(cell) and _date(cell, None, True)}
+    odd = next((cell for cell in said if cell not in dates), said[0])
+    if len(dates) == len(said) and all(len(c) == 6 and _is_short_day(c) for c in said):
+        problem = f"{odd!r} may be a month or a day"
+    elif len(dates) < len(said) and all(map(_WEEK.fullmatch, said)):
+        problem = f"{odd!r} may be a week of a year"
+    elif len(said) / 2 <= len(dates) < len(said):
+        problem = f"{odd!r} is not a date, as others of its column are"
+    else:
+        return
+    cure = "write dates such as 2024-05-31, or say how they are written, as in --date-format %Y%m"
+    raise table.error(problem, cure, column, column.holds(odd))
+
+
+def _is_short_day(cell: str) -> bool:
+    """Whether six digits are a day such as 240531."""
+    with suppress(ValueError):
+        return bool(datetime.strptime(cell, "%y%m%d"))
+    return False
 
 
 def _refuse_seasons(table: Table, column: Column) -> None:

@@ -129,6 +129,7 @@ def read_comparisons(
                 raise error.with_cure(f"{error.cure} ({IN_PYTHON})") from None
             raise
     alike = alike_note(data.names, "If they are: --fold-names.")
+    alike += alike_note(data.judge_names, "If they are, write these judges alike.")
     return replace(data, unused_column_hints=(*data.unused_column_hints, *alike))
 
 
@@ -234,6 +235,8 @@ def _labelled(found: Found) -> dict[str, Any]:
         if column is not None:
             cure = f"name it, or leave the column out with --ignore {column.name}"
             cells.text(found.table, column, f"the {role} has no name", cure)
+            if role == "judge":  # a category may be North America
+                cells.refuse_nothing(found.table, column)
             labelled[many], labelled[f"{role}_names"] = column.codes, column.values
     return labelled
 

@@ -96,6 +96,8 @@ def _words_for(first: str, second: str) -> dict[str, int]:
     if "home" in first:
         sides |= {"h": WIN, "home": WIN, "away": LOSS, "home win": WIN, "away win": LOSS}
         sides |= {"1": WIN, "2": LOSS, "a": LOSS}
+    if first.startswith("left"):
+        sides |= {"l": WIN, "r": LOSS}
     if "white" in first:
         sides |= {"white": WIN, "black": LOSS, "w": WIN}
     if first.endswith("1") and second.endswith("2"):
