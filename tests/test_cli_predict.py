@@ -39,7 +39,7 @@ def saved(tmp_path_factory):
 @pytest.fixture
 def at(saved, monkeypatch):
     monkeypatch.chdir(saved)
-    Path("pairs.csv").write_text("first,second,note\nada,bob,x\neve,cy,y\n")
+    Path("pairs.csv").write_text("note,first,second\nx,ada,bob\ny,eve,cy\n")
     return saved
 
 

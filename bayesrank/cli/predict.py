@@ -59,6 +59,7 @@ def predict(
 def _read_pairs(path: Path, known: set[str]) -> list[tuple[int, str, str]]:
     """Line and names of each pair; two items in the place of the header are refused."""
     from bayesrank.datasets import DataError
+    from bayesrank.datasets.layouts import sides_of
     from bayesrank.datasets.table import read_table
 
     table = read_table(path)
@@ -68,8 +69,8 @@ def _read_pairs(path: Path, known: set[str]) -> list[tuple[int, str, str]]:
     if known.issuperset(table.header[:2]):
         problem = f"{table.quoted} are items, where the names of the columns belong"
         raise DataError(path, problem, "write first,second above them", row=1)
-    first, second = ([c.values[i] for i in c.codes] for c in table.columns[:2])
-    return list(zip(table.rows.tolist(), first, second, strict=True))
+    first, second = sides_of(table) or table.columns[:2]
+    return list(zip(table.rows.tolist(), first.cells, second.cells, strict=True))
 
 
 def _read_new_items(path: Path, ranker: Any, names: list[str]) -> Items:

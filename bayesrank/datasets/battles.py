@@ -19,7 +19,7 @@ from bayesrank.datasets.outcomes import (
     tells_how_much,
     words_mean,
 )
-from bayesrank.datasets.table import Table, plain_key
+from bayesrank.datasets.table import Table
 
 __all__ = ["Battles", "read_sides", "read_wins"]
 
@@ -61,8 +61,8 @@ def read_wins(found: Found) -> Battles:
         name = second.values[second.codes[int(np.argmax(itself))]]
         problem = f"item {name!r} is compared with itself"
         raise found.table.error(problem, "remove the row", second, itself)
-    header = {plain_key(name) for name in found.table.header} - {plain_key(first.name)}
-    for name in (name for name in first.values if plain_key(name) in header):
+    named = {side.name.lower() for pair in all_sides(found.table) for side in pair}
+    for name in (name for name in first.values if name.lower() in named):
         cure = f"write the item in its place, or leave out {second.name!r} with --ignore"
         problem = f"{name!r} is the name of a column"
         raise found.table.error(problem, cure, first, first.holds(name))
