@@ -44,6 +44,13 @@ def check_count(count: Any, name: str, least: int = 1) -> int:
     return whole
 
 
+def check_positive(value: Any, name: str) -> float:
+    """Return a positive finite number."""
+    if not isinstance(value, Real) or not 0.0 < float(value) < math.inf:
+        raise ValueError(f"{name} is {value!r}; pass a positive number")
+    return float(value)
+
+
 def check_not_negative(value: float, name: str) -> float:
     """Return a finite number, 0 or larger."""
     if not isinstance(value, Real) or not 0.0 <= value < math.inf:

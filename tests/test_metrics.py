@@ -328,8 +328,11 @@ def test_pairs_are_counted_where_labels_are_below_zero():
             r"query\[1\] is None; every",
         ),
         (lambda: metrics.ndcg(np.array([1.0, None]), [0, 1]), r"scores\[1\] is nan: .*where="),
-        (lambda: metrics.ndcg([1.0], [1], k=0), "k must be a whole number from 1 on, got 0"),
-        (lambda: metrics.precision_at([1.0], [1], k=True), "k must be a whole number"),
+        (lambda: metrics.ndcg([1.0], [1], k=0), "k is 0; pass a whole number from 1 on"),
+        (
+            lambda: metrics.precision_at([1.0], [1], k=True),
+            "k is .*; pass a whole number from 1 on",
+        ),
         (
             lambda: metrics.ndcg([1.0], [1], gain="log"),  # pyright: ignore[reportArgumentType]
             "gain must be 'exponential' or 'linear'",

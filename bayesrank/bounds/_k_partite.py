@@ -14,8 +14,9 @@ import math
 
 from numpy.typing import ArrayLike
 
+from bayesrank._validate import check_positive
 from bayesrank.bounds._shatter import Shatter
-from bayesrank.bounds._skew import check_delta, check_positive, check_skew, skew_factor
+from bayesrank.bounds._skew import check_delta, check_skew, skew_factor
 
 
 def finite_class_bound(
@@ -59,7 +60,7 @@ def finite_class_bound(
     >>> round(finite_class_bound([0.5, 0.5], 1000, num_functions=100), 4)
     0.1288
     """
-    size = check_positive("num_examples", num_examples)
+    size = check_positive(num_examples, "num_examples")
     return math.sqrt(_finite_rate(rho, num_functions, delta, alpha) / size)
 
 
@@ -95,7 +96,7 @@ def finite_class_examples(
     >>> finite_class_examples([0.5, 0.5], 0.05, num_functions=100)
     6636
     """
-    accuracy = check_positive("epsilon", epsilon)
+    accuracy = check_positive(epsilon, "epsilon")
     return math.ceil(_finite_rate(rho, num_functions, delta, alpha) / accuracy**2)
 
 
@@ -131,7 +132,7 @@ def uniform_bound(
     ValueError
         If an argument is out of range.
     """
-    shares, size = check_skew(rho), check_positive("num_examples", num_examples)
+    shares, size = check_skew(rho), check_positive(num_examples, "num_examples")
     capacity = shatter(2.0 * size * shares) + math.log(4.0 / check_delta(delta))
     return math.sqrt(8.0 * capacity / size * skew_factor(shares, alpha))
 
@@ -163,7 +164,7 @@ def uniform_examples(
     ValueError
         If an argument is out of range, or no sample of up to ``2**50`` examples is enough.
     """
-    accuracy = check_positive("epsilon", epsilon)
+    accuracy = check_positive(epsilon, "epsilon")
 
     def enough(size: int) -> bool:
         return uniform_bound(rho, size, shatter, delta=delta, alpha=alpha) <= accuracy

@@ -68,13 +68,6 @@ def check_skew(rho: ArrayLike) -> Array:
     return shares
 
 
-def check_positive(name: str, value: float, above: float = 0.0) -> float:
-    """Return `value` if it is a finite number above a limit."""
-    if not above < value < math.inf:
-        raise ValueError(f"{name} must be a finite number above {above:g}, got {value}")
-    return float(value)
-
-
 def check_delta(delta: float) -> float:
     """Return `delta` if it is a probability of failure that a bound can be given for."""
     if not 0.0 < delta < 1.0:

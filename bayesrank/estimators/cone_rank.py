@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bayesrank._stack import outside
-from bayesrank._validate import check_count
+from bayesrank._validate import check_count, check_positive
 from bayesrank.datasets import QueryLists, group_queries
 from bayesrank.estimators.lists import ListEstimator
 from bayesrank.metrics import pairwise_error
@@ -238,9 +238,8 @@ class ConeRank(ListEstimator):
         if self.sums is not None:
             self._check_sums()
         for name in ("rho", "alpha", "bound", "learning_rate"):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, Real) and 0.0 < float(value) < np.inf):
-                raise ValueError(f"{name} is {value!r}; pass a positive number")
+            if getattr(self, name) is not None:
+                check_positive(getattr(self, name), name)
         if self.ridge != "held-out" and not (
             isinstance(self.ridge, Real) and 0.0 <= float(self.ridge) < np.inf
         ):

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from bayesrank._validate import check_count
+from bayesrank._validate import check_count, check_positive
 from bayesrank.estimators.saved import Saved, kept_seed
 from bayesrank.retrieval import (
     Collection,
@@ -235,8 +235,7 @@ class LinkLearn(Saved, SearchEngine):
             raise ValueError("hidden or learning_rate is empty; pass a number, or some")
         for hidden, rate in choices:
             check_count(hidden, "hidden")
-            if not isinstance(rate, int | float) or not 0 < rate < np.inf:
-                raise ValueError(f"learning_rate is {rate!r}; pass a positive number")
+            check_positive(rate, "learning_rate")
         return choices
 
     def _queries(self, rows: Any, titles: Any) -> Any:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
+from bayesrank._validate import check_count
 from bayesrank.metrics._result import PerQuery
 from bayesrank.metrics.lists import Lists, ratio
 from bayesrank.metrics.per_query import per_query
@@ -28,11 +29,7 @@ _relevance = partial(per_query, kind="grade")
 
 def check_k(k: int | None) -> float:
     """Return the number of ranks that count: `k`, or infinity."""
-    if k is None:
-        return np.inf
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise ValueError(f"k must be a whole number from 1 on, got {k!r}")
-    return int(k)
+    return np.inf if k is None else check_count(k, "k")
 
 
 def average_precision(

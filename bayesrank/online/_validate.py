@@ -23,13 +23,6 @@ def check_share(share: Any, name: str, *, zero: bool = False, one: bool = True) 
     return number
 
 
-def check_positive(number: Any, name: str) -> float:
-    """Return a positive finite number."""
-    if not 0.0 < _number(number) < np.inf:
-        raise ValueError(f"`{name}` is {number!r}; pass a positive number.")
-    return float(number)
-
-
 def check_kernel(kernel: Any) -> Kernel | None:
     """Return a kernel of tinygp, or None."""
     if kernel is not None and not isinstance(kernel, Kernel):

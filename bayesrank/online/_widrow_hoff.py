@@ -11,10 +11,10 @@ from jax.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from tinygp.kernels import Kernel
 
+from bayesrank._validate import check_positive
 from bayesrank.online._base import Array, ExampleBlock
 from bayesrank.online._kernel_form import KernelRanker
 from bayesrank.online._store import Store, empty_store, kernel_row, oldest, put
-from bayesrank.online._validate import check_positive
 
 
 class Regression(NamedTuple):

@@ -11,7 +11,7 @@ from scipy.special import softmax
 from sklearn.utils.validation import check_is_fitted
 from tinygp.kernels import Kernel
 
-from bayesrank._validate import check_count
+from bayesrank._validate import check_count, check_positive
 from bayesrank.online._adf import Belief, take_block
 from bayesrank.online._base import Array, ExampleBlock
 from bayesrank.online._basis import empty_basis, feature_block
@@ -20,7 +20,7 @@ from bayesrank.online._foresight import decide, foresee_block, padded
 from bayesrank.online._kernel_form import KernelRanker
 from bayesrank.online._mixture import NUM_COMPONENTS as NUM_COMPONENTS
 from bayesrank.online._mixture import Mixture, given_noises, mixture
-from bayesrank.online._validate import check_positive, check_share
+from bayesrank.online._validate import check_share
 
 EXPLICIT = 1000
 """Number of monomials up to which a polynomial kernel is always explicit, and so exact."""

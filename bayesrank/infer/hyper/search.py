@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from numbers import Real
 from typing import Any, NamedTuple
 
 import jax
@@ -12,7 +11,7 @@ import numpy as np
 from jax import Array
 from scipy.optimize import OptimizeResult, minimize
 
-from bayesrank._validate import check_count
+from bayesrank._validate import check_count, check_positive
 from bayesrank.infer.ep import EP
 from bayesrank.infer.hyper.ascent import ascend
 from bayesrank.infer.hyper.estimated import EstimatedEvidence
@@ -177,5 +176,4 @@ def check_settings(num_restarts: Any, max_steps: Any = STEPS, tol: Any = TOLERAN
     """Refuse numbers that make no sense."""
     check_count(num_restarts, "num_restarts", 0)
     check_count(max_steps, "max_steps")
-    if not (isinstance(tol, Real) and 0 < float(tol) < np.inf):
-        raise ValueError(f"tol is {tol!r}; pass a positive number")
+    check_positive(tol, "tol")

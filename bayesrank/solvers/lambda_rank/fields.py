@@ -31,6 +31,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from bayesrank._validate import check_positive
+
 FIELDS = ("ranknet", "margin", "ndcg", "loss2", "loss2++", "mrr", "wta")
 # Fields without gains: all pairs of unlike grades count alike.
 _ALIKE = ("ranknet", "margin")
@@ -86,8 +88,7 @@ class Field:
         if self.k is not None and self.k < 1:
             raise ValueError(f"k is {self.k}; pass a whole number from 1 on, or None")
         for name in ("sigma", "delta"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise ValueError(f"{name} is {getattr(self, name)}; pass a positive number")
+            check_positive(getattr(self, name), name)
 
     def __call__(self, scores: Array, labels: Array, where: Array) -> tuple[Array, Array]:
         """Lambda and curvature of one list, both of shape (n,); zero where `where` is False."""
@@ -241,8 +242,7 @@ class Regularized:
     alpha: float
 
     def __post_init__(self) -> None:
-        if not 0 < self.alpha < float("inf"):
-            raise ValueError(f"alpha is {self.alpha}; pass a positive number")
+        check_positive(self.alpha, "alpha")
 
     def __call__(self, scores: Array, labels: Array, where: Array) -> tuple[Array, Array]:
         """Lambda and curvature of one list, both of shape (n,); zero where `where` is False."""
