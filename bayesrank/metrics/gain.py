@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from bayesrank.metrics._relevance import check_k
 from bayesrank.metrics._result import PerQuery
-from bayesrank.metrics.lists import Lists, ratio
+from bayesrank.metrics.lists import Lists, order_of, ratio
 from bayesrank.metrics.per_query import per_query
 from bayesrank.metrics.problem import Array, Options
 
@@ -82,9 +82,6 @@ def _ndcg(lists: Lists, limit: float, exponential: bool) -> Array:
     discount = np.where(rank <= limit, 1.0 / np.log2(1.0 + rank), 0.0)[lists.place]
     share = lists.within(discount) / lists.group_size
     code = lists.num_codes - 1 - lists.label_code
-    if lists.num_lists * lists.num_codes < 2**62:
-        best = np.argsort(lists.list_id.astype(np.int64) * lists.num_codes + code)
-    else:
-        best = np.lexsort((code, lists.list_id))
+    best = order_of((lists.list_id, lists.num_lists), (code, lists.num_codes))
     ideal = lists.total(gain[best] * discount)
     return ratio(lists.total(gain * share * lists.held), ideal)

@@ -5,6 +5,7 @@ from high to low among equal scores. Metrics are sums over such arrays: sorting 
 is a cumulative sum.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -140,6 +141,16 @@ def rank_codes(values: Array) -> tuple[Array, int]:
     return codes, max(len(unique), 1)
 
 
+def order_of(*keys: tuple[Array, int]) -> Array:
+    """Order by the first key, of equals by the next; whole numbers, each below its bound."""
+    if math.prod(bound for _, bound in keys) >= 2**62:
+        return np.lexsort([key for key, _ in reversed(keys)])
+    together = np.zeros(1, np.int64)
+    for key, bound in keys:
+        together = together * bound + key
+    return np.argsort(together)
+
+
 def arrange(
     list_id: Array,
     score_key: Array,
@@ -151,11 +162,8 @@ def arrange(
 ) -> Lists:
     """Sort items into `Lists`; `score_key` is a whole number below `num_keys`, low is best."""
     code, num_codes = rank_codes(label)
-    if num_lists * num_keys * num_codes < 2**62:
-        key = (list_id.astype(np.int64) * num_keys + score_key) * num_codes - code
-        order = np.argsort(key)
-    else:
-        order = np.lexsort((-code, score_key, list_id))
+    keys = (list_id, num_lists), (score_key, num_keys), (num_codes - 1 - code, num_codes)
+    order = order_of(*keys)
     return Lists(
         list_id[order],
         score_key[order],
