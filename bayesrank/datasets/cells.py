@@ -14,7 +14,7 @@ from bayesrank.datasets.errors import quoted
 from bayesrank.datasets.table import Column, Table
 
 __all__ = [
-    "NOTHING", "finite", "nothing", "number", "numbers", "quoted", "refuse_empty",
+    "NOTHING", "finite", "nothing", "number", "numbers", "quoted",
     "refuse_nothing", "text", "time", "truth", "whole",
 ]  # fmt: skip
 
@@ -55,14 +55,9 @@ def text(
     table: Table, column: Column, empty: str = "the cell is empty", cure: str = "fill it"
 ) -> NDArray[Any]:
     """Texts, none of them empty, shape (K,)."""
-    refuse_empty(table, column, empty, cure)
-    return column.cells
-
-
-def refuse_empty(table: Table, column: Column, empty: str, cure: str) -> None:
-    """Refuse a cell that holds nothing."""
     if "" in column.values:
         raise table.error(empty, f"{cure}, or remove the row", column, column.holds(""))
+    return column.cells
 
 
 def refuse_nothing(table: Table, column: Column, known: Collection[str] = ()) -> None:

@@ -15,8 +15,7 @@ from bayesrank.datasets.table import Column, Table
 
 __all__ = [
     "COMPARISONS", "RATINGS", "WINS", "ColumnNames", "ColumnRole", "Found", "Layout", "all_sides",
-    "find",
-    "fitting", "option", "unused_column_hints", "sides_of", "two_columns",
+    "find", "fitting", "option", "sides_of", "two_columns", "unused_column_hints",
 ]  # fmt: skip
 
 
@@ -99,8 +98,7 @@ _SIDES = (
     *(("left", "right"), ("first", "second"), ("one", "two"), ("i", "j"), ("red", "blue")),
     ("r", "b"),
 )
-# Beside a and b.
-_THIRD = {"1": "3", **dict(a="c", first="third", one="three", i="k", red="green")}
+_THIRD = {"1": "3", **dict(a="c", first="third", one="three", i="k", red="green")}  # beside two
 _WORDS = ("home", "white", "left", "first", "a", "red")  # sides that need no other word
 _THINGS = (
     *("", "model", "llm", "generator", "system", "assistant", "method", "algorithm", "player"),
@@ -492,11 +490,10 @@ def unused_column_hints(rest: Sequence[Column]) -> tuple[str, ...]:
     """A sentence on each column that was not used and looks as if it should have been."""
     sentences = []
     for name in (column.name for column in rest):
-        for role, (_, _, alike, what, _) in _COMPARED.items():
-            if name.lower() in alike:
-                sentences.append(
-                    f"Column {name!r} looks like {what} and is not used: add --{option(role)} "
-                    f"{name}, or --ignore {name}."
-                )
-                break
+        role = next((k for k, each in _COMPARED.items() if name.lower() in each.alike), None)
+        if role is not None:
+            sentences.append(
+                f"Column {name!r} looks like {_COMPARED[role].plural} and is not used: add "
+                f"--{option(role)} {name}, or --ignore {name}."
+            )
     return tuple(sentences)

@@ -299,7 +299,7 @@ def _events(
 
 def _both(table: Table, one: Column, other: Column | None) -> Column:
     """A column that tells rows apart as two do, if there is another."""
-    cells.refuse_empty(table, one, "the row belongs to nothing", "name it")
+    cells.text(table, one, "the row belongs to nothing", "name it")
     if other is None or other is one:
         return one
     texts = [column.cells for column in (one, other)]
