@@ -197,6 +197,7 @@ BAD_FITS = {
     "itself": ({}, [("a", "b"), ("c", "c")], {}, "item 'c' with itself in row 1"),
     "missing": ({}, [("a", "b"), ("a", None)], {}, "comparisons has no id in row 1"),
     "masked": ({}, np.ma.masked_equal(ROWS, ROWS[1, 0]), {}, "comparisons has no id in row"),
+    "tie": ({}, TABLE.replace("oak", "Tie"), {}, "'Tie', which may be a tie; name both items"),
     "n.a.": ({}, TABLE.replace("oak", "n.a."), {}, "'n.a.', which stands for a missing name"),
     "texts": ({}, ["ab", "bc"], {}, "no pair in row 0"),
     "other names": ({}, pd.DataFrame(WINS, columns=["x", "y"]), {}, "'x', 'y' are not recognised"),

@@ -69,7 +69,7 @@ def read_wins(found: Found) -> Battles:
     outcome = np.full(len(itself), WIN, np.int8)
     beside = None if "tie" in found.columns else found.table.column("result", "outcome")
     for column in filter(None, (first, second, beside)):
-        for cell in (cell for cell in column.values if cell.lower() in ("draw", "tie", "tied")):
+        for cell in (cell for cell in column.values if cell.lower() in cells.TIED):
             other = f"leave it out with --ignore {column.name}"
             other = other if column is beside else "correct the name"
             cure = f"mark ties by 1 in a column tie, or {other}"

@@ -14,7 +14,7 @@ from bayesrank.datasets.errors import quoted
 from bayesrank.datasets.table import Column, Table
 
 __all__ = [
-    "NOTHING", "finite", "nothing", "number", "numbers", "quoted",
+    "NOTHING", "TIED", "finite", "nothing", "number", "numbers", "quoted",
     "refuse_nothing", "text", "time", "truth", "whole",
 ]  # fmt: skip
 
@@ -26,6 +26,7 @@ NOTHING = {
     *("", "-", "--", "–", "—", "?", ".", "*", "na", "n/a", "nan", "null", "none", "\\n"),
     *("n.a.", "n.a", "<na>", "nat", "#n/a", "#ref!", "#name?", "#value!", "#div/0!"),
 }
+TIED = {"draw", "tie", "tied"}  # where the name of a winner may stand
 # Numbers with a decimal comma, and with a decimal point; the other stands between thousands.
 _COMMA = re.compile(r"[+-]?(?:\d+|[1-9]\d{0,2}(?:\.\d{3})+)(?:,\d+)?", re.ASCII)
 _POINT = re.compile(r"[+-]?(?:\d+|[1-9]\d{0,2}(?:,\d{3})+)(?:\.\d+)?", re.ASCII)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bayesrank._names import alike_note
 from bayesrank._tables import column_names, plain_array, unmasked
 from bayesrank.datasets import ComparisonData, ReadingNote, read_comparisons
-from bayesrank.datasets.cells import NOTHING
+from bayesrank.datasets.cells import NOTHING, TIED
 from bayesrank.estimators.checks import check_comparisons
 from bayesrank.estimators.collaborative_data import id_list
 from bayesrank.ranking import connected_components
@@ -57,12 +57,21 @@ def read_columns(
         fields["times"] = _times(said["time"], len(pairs))[kept]
     whole: Any = tuple(names)
     texts = [name for name in names if isinstance(name, str)]
-    for name in texts if items is None and columns else ():
-        if name.strip().lower() in NOTHING:
-            raise ValueError(f"comparisons has {name!r}, which stands for a missing name; name it")
+    if items is None and columns:
+        _refuse_no_names(texts)
     for note in alike_note(texts, "If they are, write them alike."):
         warnings.warn(note, ReadingNote, stacklevel=4)
     return ComparisonData(whole, pairs[kept], **fields)
+
+
+def _refuse_no_names(texts: Sequence[str]) -> None:
+    """Refuse what stands for no item in a table, as it is refused in a file."""
+    for name in texts:
+        if name.strip().lower() in NOTHING:
+            raise ValueError(f"comparisons has {name!r}, which stands for a missing name; name it")
+        if name.strip().lower() in TIED:
+            cure = "name both items, and mark ties by 1 in a column tie"
+            raise ValueError(f"comparisons has {name!r}, which may be a tie; {cure}")
 
 
 def _is_other_layout(table: Any, given: Mapping[str, Any]) -> bool:
