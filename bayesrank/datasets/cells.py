@@ -150,7 +150,8 @@ def time(
 ) -> NDArray[np.float64] | NDArray[np.datetime64]:
     """Dates, or numbers, shape (K,); digits that are a day or a month in every row are these."""
     said = [cell for cell in column.values if cell]
-    digits = date_format is None and bool(said) and np.isfinite(numbers(table, column)).any()
+    digits = date_format is None and bool(said)
+    digits = digits and bool(np.isfinite(numbers(table, column)[column.values.index(said[0])]))
     days = [_date(cell, date_format, True) for cell in column.values]
     if digits:
         _refuse_unclear_digits(table, column, said)
