@@ -17,14 +17,22 @@ import click
 _NAMES = ("\x1b[2JTea", "\x1b]0;own\x07Milk", "\x9b31mWater", "Co\u202ecoa", "Caf\u00e9\x85")
 _COMMANDS = {
     "rank": ("rank", "pairs.csv", "--no-crosscheck", "--out", "ranked"),
+    "rank -": ("rank", "-", "--no-crosscheck", "--force", "--out", "piped"),
     "predict": ("predict", "ranked", "pairs.csv"),
+    "suggest": ("suggest", "ranked"),
+    "compare": ("compare", "ranked", *_NAMES[:2]),
+    "report": ("report", "ranked"),
+    "demo": ("demo", "--no-crosscheck", "--out", "shown"),
+    "ask": ("ask", "items.csv"),
     "rate": ("rate", "ratings.csv", "--out", "rated"),
+    "learn": ("learn", "lists.csv", "--out", "learned"),
     "labels": ("labels", "labels.csv", "--predict", "labels.csv", "--out", "labelled"),
     "evaluate": ("evaluate", "scores.run", "grades.qrels"),
     "search": ("search", "texts.csv", "--queries", "texts.csv"),
     "stream": ("stream", "levels.csv", "--checkpoint", "s.npz"),
     "help": ("rank", "--help"),
 }
+_PIPED = {"rank -": "pairs.csv", "ask": "answers.txt"}
 # What Rich writes itself: colours, and the cursor that progress hides and moves.
 _OURS = re.compile(r"\x1b\[[0-9;]*m|\x1b\[\?25[lh]|\x1b\[[0-9]*[AK]|\x1b\[2K")
 _WRONG = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202e]")
@@ -42,6 +50,10 @@ def write_inputs(folder: Path) -> None:
         ],
         "labels.csv": [f'x,y,"rank:{_NAMES[0]}","rank:{_NAMES[1]}"']
         + [f"{i},{i % 3},{1 + i % 2},{2 - i % 2}" for i in range(12)],
+        "answers.txt": list("12=usq"),
+        "items.csv": ["item"] + [f'"{a}"' for a in _NAMES],
+        "lists.csv": ["query,item,label,a,b"]
+        + [f"q{q},{_NAMES[i]},{i % 3},{i},{i * q % 7}" for q in range(6) for i in range(5)],
         "texts.csv": ["id,text"] + [f'"{a}",word{i} {a}' for i, a in enumerate(_NAMES)],
         "levels.csv": ["level,a,b"] + [f"{1 + i % 3},{i % 5},{i % 7}" for i in range(30)],
         "scores.run": [f"q{q} Q0 d{d} {d} {9 - d} x" for q in (1, 2) for d in range(1, 6)],
@@ -61,11 +73,13 @@ def run_in(folder: Path, command: str, memory: int | None = None) -> tuple[int, 
     ours, theirs = pty.openpty()
     limit = "unlimited" if memory is None else str(memory // 1024)  # KiB
     bounded = ["bash", "-c", 'ulimit -v "$0" && exec "$@"', limit]
+    read = os.open(folder / _PIPED[command], os.O_RDONLY) if command in _PIPED else theirs
     process = subprocess.Popen(
         [*bounded, sys.executable, "-m", "bayesrank", *_COMMANDS[command]],
-        cwd=folder, env=env, stdin=theirs, stdout=theirs, stderr=theirs,
+        cwd=folder, env=env, stdin=read, stdout=theirs, stderr=theirs,
     )  # fmt: skip
-    os.close(theirs)
+    for handle in {read, theirs}:
+        os.close(handle)
     shown = b"".join(_read(ours))
     os.close(ours)
     return process.wait(), shown.decode("utf-8", "replace")

@@ -6,7 +6,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from benchmarks import kills, sizes, surroundings, threads
+from benchmarks import kills, notebook, sizes, surroundings, threads
 
 
 @pytest.mark.slow
@@ -20,8 +20,15 @@ def test_what_is_lost_is_found(monkeypatch):
 @pytest.mark.parametrize("memory", [None, 2**30, 3 * 2**30])
 def test_hostile_names_narrow_terminals_and_little_memory(tmp_path, memory):
     surroundings.write_inputs(tmp_path)
-    for command in ("search", "evaluate"):
+    for command in ("search", "evaluate", "ask"):
         surroundings.check_command(tmp_path, command, memory)
+    if memory is not None:  # `labels` takes more, and says so
+        assert surroundings.check_command(tmp_path, "labels", memory) == 2
+
+
+@pytest.mark.slow
+def test_an_interrupt_of_a_notebook_ends_its_cell():
+    assert not any(lost for _, lost in notebook.interrupt_kernel("one shape", 5))
 
 
 @pytest.mark.slow
