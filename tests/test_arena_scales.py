@@ -8,7 +8,7 @@ from scipy import stats
 
 from bayesrank.estimators import ArenaRanker
 from bayesrank.infer import IntegratedEPResult
-from bayesrank.solvers.comparisons import ArenaFit, arena_data, fit_arena
+from bayesrank.solvers.comparisons import ArenaFit, arena_data, fit_arena, settles_scales
 
 ITEMS = ("a", "b", "c", "d", "e")
 
@@ -47,6 +47,49 @@ def test_averaging_widens_intervals_of_few_games(averaged):
     assert {"scale", "tie_width"} == averaged.params_.keys()
     effect, ties = averaged.effects()
     assert effect.lower < effect.mean < effect.upper and 0 < ties.percent_lower < ties.percent
+
+
+@pytest.mark.parametrize(("size", "settled"), [(40, False), (1500, True)])
+def test_the_data_say_whether_their_scales_are_averaged_over(size, settled):
+    """By the moments of the mixture of three points, where the rule looks at two."""
+    games, given = league(4, size)
+    place = {name: number for number, name in enumerate(ITEMS)}
+    pairs = np.vectorize(place.get)(games)
+    outcomes = np.where(given["ties"], 1, 2)
+    data = arena_data(5, pairs, outcomes=outcomes, position=given["position"])
+    fit = fit_arena(data)
+    assert [settles_scales(data, fit, {}) for _ in range(2)] == [settled] * 2
+    assert settles_scales(data, fit, fit.scales)  # nothing is left to average over
+    # Of five latents, 2 * 5 + 1 is the curvature in the logarithm of the scale, at most.
+    step = np.exp(np.sqrt(3.0 / (2 * 5 + 1)))
+    scales = [fit.scales["scale"] * factor for factor in (1 / step, 1.0, step)]
+    means, variances = [], []
+    for scale in scales:
+        at = fit_arena(data, scales={**fit.scales, "scale": scale})
+        contrast = np.eye(5) - 0.2
+        means.append(contrast @ at.mean[:5])
+        variances.append(np.diagonal(contrast @ at.covariance[:5, :5] @ contrast))
+    weights = np.array([1, 4, 1]) / 6
+    mean = weights @ np.array(means)
+    sd = np.sqrt(weights @ (np.array(variances) + (np.array(means) - mean) ** 2))
+    known = np.sqrt(variances[1])
+    worst = max((np.abs(mean - means[1]) / known).max() / 0.1, (sd / known - 1).max() / 0.03)
+    assert worst < 1.0 if settled else worst > 1.0
+
+
+@pytest.mark.slow
+def test_skills_of_a_log_that_settles_its_scales_are_as_if_averaged(monkeypatch):
+    games, given = league(4, 1500)
+    chosen = ArenaRanker().fit(games, **given)
+    monkeypatch.setattr("bayesrank.estimators.skills.settles_scales", lambda *args: False)
+    averaged = ArenaRanker().fit(games, **given)
+    assert (chosen.hyperparameters_, averaged.hyperparameters_) == ("map", "integrate")
+    draws = [each.samples() for each in (chosen, averaged)]
+    (mean, sd), (other, other_sd) = (
+        (x.mean(0), x.std(0)) for x in (each - each.mean(1, keepdims=True) for each in draws)
+    )
+    np.testing.assert_allclose((mean - other) / other_sd, 0.0, atol=0.15)
+    np.testing.assert_allclose(sd / other_sd, 1.0, atol=0.06)  # Monte Carlo: .016 each
 
 
 @pytest.mark.parametrize("position", [1, 0, -1])

@@ -17,9 +17,11 @@ from bayesrank.diagnostics.quick import (
     crosschecked,
     crosschecked_skills,
     heaviest,
+    result_of_log,
     with_distinct_rows,
 )
 from bayesrank.diagnostics.skills import skills_of_log, skills_of_result
+from bayesrank.infer import EP
 from bayesrank.infer.white.accuracy import ImportanceCheck
 from bayesrank.infer.white.program import white_posterior
 from bayesrank.ranking import summarize
@@ -205,3 +207,22 @@ def test_everything_is_checked_and_warnings_come_first():
     order = ["warning", "ok", "not checked", "n/a"]
     statuses = [order.index(check.status) for check in checks]
     assert statuses == sorted(statuses)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ties", [True, False])
+def test_the_fit_of_a_log_is_that_of_ep_at_its_scales(data, ties):
+    pairs, tied = data
+    tied = tied & ties
+    position = np.where(np.arange(120) % 3 == 0, -1, 1)
+    log = ComparisonData(tuple("abcd"), pairs, tied, position=position)
+    fit: Any = ArenaRanker(hyperparameters="map").fit(log).result
+    found = result_of_log(log, fit)
+    known: Any = EP(found.model).run(
+        jax.random.key(0), *found.model_args, params=found.params, **found.model_kwargs
+    )
+    assert found.shapes == known.shapes
+    sd = np.sqrt(known.posterior.variances)
+    np.testing.assert_allclose((found.joint_mean - known.joint_mean) / sd, 0.0, atol=0.02)
+    np.testing.assert_allclose(np.sqrt(found.posterior.variances) / sd, 1.0, atol=0.01)
+    assert found.accuracy.is_good

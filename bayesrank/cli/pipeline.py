@@ -247,7 +247,7 @@ def _checked(
     data: ComparisonData, result: Any, settings: Settings, steps: Steps
 ) -> "Crosschecked | str":
     """What the check of EP found, or why there is none."""
-    from bayesrank.diagnostics.quick import crosschecked, crosschecked_skills
+    from bayesrank.diagnostics.quick import crosschecked, crosschecked_skills, result_of_log
     from bayesrank.diagnostics.skills import skills_of_log, skills_of_result
 
     if settings.crosscheck == "none":
@@ -257,6 +257,8 @@ def _checked(
         return f"NUTS takes too long for so many items. {result.approximation.sentence}"
     how, seed = settings.crosscheck, settings.seed
     with steps.step("Checking against simulation (NUTS)") as advance:
+        if not by_ep and data.judges is None and result.category_skills is None:
+            return crosschecked(result_of_log(data, result), how, seed, advance)
         if not by_ep:
             return crosschecked_skills(skills_of_log(data, result), how, seed, advance)
         if result.marginalized_sites:

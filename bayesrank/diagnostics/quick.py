@@ -19,12 +19,15 @@ from bayesrank.diagnostics.crosscheck_result import CrossCheck
 from bayesrank.diagnostics.full_check import Chains, Claim, against_nuts
 from bayesrank.diagnostics.skills import size_of
 from bayesrank.infer import EPResult, IntegratedEPResult
-from bayesrank.infer.spi import ImportanceCheck
+from bayesrank.infer.spi import DensePosterior, ImportanceCheck
 from bayesrank.models import preference_gp, thurstone
+from bayesrank.solvers.comparisons import ArenaFit
+from bayesrank.solvers.comparisons.terms import arguments_of
 
 NUTS: dict[str, Any] = {"num_warmup": 250, "num_samples": 500, "num_chains": 4, "tolerance": 0.15}
 # Beyond these sizes NUTS takes longer than ten seconds or so, and is run if asked for.
 MOST_ROWS, MOST_LATENTS = 2_000, 500
+_DRAWS = 2000
 
 
 class Crosschecked(NamedTuple):
@@ -89,7 +92,7 @@ def _against_nuts(
 def heaviest(result: Any) -> EPResult:
     """The component of a mixture that counts most, as what EP returns there."""
     component = max(result.components(), key=lambda each: each.weight)
-    return EPResult(
+    return _as_ep(
         shapes=result.shapes,
         joint_mean=component.moments.joint_mean,
         posterior=component.moments.posterior,
@@ -97,15 +100,43 @@ def heaviest(result: Any) -> EPResult:
         model_args=result.model_args,
         model_kwargs=result.model_kwargs,
         params=component.params,
+        converged=result.num_unconverged == 0,
+        num_samples=result.num_samples,
+    )
+
+
+def result_of_log(data: ComparisonData, fit: ArenaFit) -> EPResult:
+    """The fit of a log without judges and categories, at its scales, as what EP returns there."""
+    n, rows = fit.num_items, data.distinct()
+    mean, covariance = fit.mean, fit.covariance
+    params = {name: np.asarray(value) for name, value in fit.scales.items()}
+    if fit.with_ties:  # its width is held where it is most probable
+        last, (mean, covariance) = covariance[-1], (mean[:-1], covariance[:-1, :-1])
+        covariance = covariance - np.outer(last[:-1], last[:-1]) / (last[-1] or np.inf)
+    return _as_ep(
+        shapes={"f": (n,)} | ({"position_effect": ()} if fit.with_position else {}),
+        joint_mean=mean,
+        posterior=DensePosterior(covariance),
+        model=thurstone,
+        model_args=(n, rows.comparisons),
+        model_kwargs=arguments_of(rows),
+        params=params,
+        converged=fit.converged,
+        num_samples=_DRAWS,
+    )
+
+
+def _as_ep(**known: Any) -> EPResult:
+    """A posterior at fixed hyperparameters as what EP returns."""
+    return EPResult(
+        **known,
         defaulted_params=(),
         sites={},
         log_evidence=np.nan,
-        converged=result.num_unconverged == 0,
         num_sweeps=0,
         skipped_sites=0,
         delta=0.0,
         dropped_sites=(),
-        num_samples=result.num_samples,
         rng_key=jax.random.key(0),
     )
 

@@ -48,9 +48,11 @@ class ArenaRanker(NamedRanker):
         Names of all items; by default those that are compared.
     hyperparameters : {"integrate", "map", "prior"} or mapping, default "integrate"
         What is done about the scales of the priors and the tie width. "integrate" averages over
-        them, by a few dozen runs of EP; with judges, more than 600 skills (items times one more
-        than categories) or more than 20,000 different comparisons it is "map", which takes the
-        scales under which the data are most probable. "prior" takes the medians of their priors. A
+        them, by a few dozen runs of EP, where the data leave them open. It is "map", which takes
+        the scales under which the data are most probable, where averaging would move no skill by
+        more than .1 posterior standard deviations and widen none by more than 3%; and always with
+        judges, more than 600 skills (items times one more than categories) or more than 2,000
+        different comparisons. "prior" takes the medians of their priors. A
         mapping fixes those that it names and learns the others by "map".
     num_samples : int, default 2000
         Number of posterior draws that `rank` is computed from.

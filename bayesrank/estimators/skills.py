@@ -21,7 +21,14 @@ from bayesrank.infer import EP, maximize_evidence
 from bayesrank.models import preference_gp
 from bayesrank.models.comparisons import SCALES
 from bayesrank.models.orders import Events
-from bayesrank.solvers.comparisons import ArenaData, EPSkills, JudgedSkills, arena_data, fit_arena
+from bayesrank.solvers.comparisons import (
+    ArenaData,
+    EPSkills,
+    JudgedSkills,
+    arena_data,
+    fit_arena,
+    settles_scales,
+)
 from bayesrank.solvers.comparisons.skills import (
     ProcessSkills,
     Skills,
@@ -31,8 +38,8 @@ from bayesrank.solvers.comparisons.skills import (
 from bayesrank.solvers.comparisons.terms import arguments_of, scales_of
 
 _CHOICES = ("integrate", "map", "prior")
-# Beyond these, a few dozen runs of EP take minutes, and scales are known well.
-_MOST_LATENTS, _MOST_ROWS = 600, 20_000
+# Beyond these, averaging takes several times as long, and scales are known well.
+_MOST_LATENTS, _MOST_ROWS = 600, 2_000
 _LOW_RANK = EP(preference_gp, structure="low_rank")
 
 RankerPosterior = EPSkills | JudgedSkills
@@ -106,17 +113,20 @@ def fit_log(
     counted = arena_data(data.num_items, data.comparisons, **arguments_of(data))
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("scale", *scales_of(data)), ())
     fixed, choice = check_hyperparameters(settings.hyperparameters, shapes, _CHOICES)
-    reason = _not_averaged(counted) if choice == "integrate" else ""
-    if choice == "integrate" and not reason:
-        program, args, options, _ = _call(data, skills, settings.likelihood)
-        key = jax.random.key(settings.seed)
-        return _averaged(program, args, options, settings, key, callback)
     scales = {name: float(value) for name, value in fixed.items()}
     if choice == "prior":
         scales = {name: SCALES[name].median for name in shapes} | scales
+    reason, integrate = _not_averaged(counted), choice == "integrate"
     result = fit_arena(counted, scales=scales, callback=callback)
+    if integrate and not reason and not settles_scales(counted, result, scales):
+        program, args, options, _ = _call(data, skills, settings.likelihood)
+        key = jax.random.key(settings.seed)
+        return _averaged(program, args, options, settings, key, callback)
+    if integrate and not reason:
+        reason = "of a log whose data settle the scales"
     params = {name: np.asarray(value) for name, value in result.scales.items()}
-    return RankerFit(result, params, "prior" if choice == "prior" else "map", reason)
+    kept = "prior" if choice == "prior" else "map"
+    return RankerFit(result, params, kept, reason if integrate else "")
 
 
 def _averaged(

@@ -7,6 +7,7 @@ from bayesrank.solvers.comparisons.judges import JudgedSkills as JudgedSkills
 from bayesrank.solvers.comparisons.judges_fit import fit_arena as fit_arena
 from bayesrank.solvers.comparisons.judges_result import ArenaFit as ArenaFit
 from bayesrank.solvers.comparisons.posterior import EPSkills as EPSkills
+from bayesrank.solvers.comparisons.settled import settles_scales as settles_scales
 from bayesrank.solvers.comparisons.terms import TERMS as TERMS
 from bayesrank.solvers.comparisons.terms import Asked as Asked
 from bayesrank.solvers.comparisons.terms import Term as Term
@@ -22,4 +23,5 @@ __all__ = [
     "Term",
     "arena_data",
     "fit_arena",
+    "settles_scales",
 ]

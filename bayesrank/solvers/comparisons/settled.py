@@ -1,0 +1,64 @@
+"""Whether the data of a log settle its scales, or these have to be averaged over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesrank.models.comparisons import SCALES
+from bayesrank.solvers.comparisons.counted import ArenaData
+from bayesrank.solvers.comparisons.judges_fit import fit_arena
+from bayesrank.solvers.comparisons.judges_result import ArenaFit
+
+Floats = NDArray[np.float64]
+
+# What averaging may change where it is left out, in posterior standard deviations of a skill: its
+# mean, and its own standard deviation as a share.
+_SHIFT, _GROWTH = 0.1, 0.03
+
+
+def settles_scales(data: ArenaData, fit: ArenaFit, fixed: Mapping[str, float]) -> bool:
+    """Whether averaging over the scales would change no skill by more than a little.
+
+    Each scale that was learned is moved by one posterior standard deviation of its logarithm either
+    way. The two fits, half and half, are what averaging by two points of Gauss and Hermite gives.
+    """
+    mean, variance = _skills(fit)
+    shift, growth = np.zeros_like(mean), np.zeros_like(mean)
+    for name in sorted({"scale", "category_scale"} & fit.scales.keys() - fixed.keys()):
+        step = np.exp(_deviation(fit, name))
+        moved = [
+            _skills(fit_arena(data, scales={**fit.scales, name: fit.scales[name] * factor}))
+            for factor in (1.0 / step, step)
+        ]
+        (low, low_variance), (high, high_variance) = moved
+        shift += np.abs(0.5 * (low + high) - mean)
+        growth += 0.5 * (low_variance + high_variance) + 0.25 * (high - low) ** 2 - variance
+    sd = np.sqrt(variance)
+    few = (shift <= _SHIFT * sd).all() and (growth <= ((1.0 + _GROWTH) ** 2 - 1.0) * variance).all()
+    return bool(few and fit.converged)
+
+
+def _skills(fit: ArenaFit) -> tuple[Floats, Floats]:
+    """Means and variances of skills about their average, overall and in each category."""
+    n = fit.num_items
+    means, covariances = fit.mean[None, :n], fit.covariance[None, :n, :n]
+    if fit.category_skills is not None and fit.category_covariance is not None:
+        means = np.concatenate([means, fit.category_skills])
+        covariances = np.concatenate([covariances, fit.category_covariance[:, :n, :n]])
+    own = np.diagonal(covariances, axis1=1, axis2=2) - 2.0 * covariances.mean(axis=2)
+    variances = own + covariances.mean(axis=(1, 2))[:, None]
+    return means - means.mean(axis=1, keepdims=True), variances
+
+
+def _deviation(fit: ArenaFit, name: str) -> float:
+    """Standard deviation of the logarithm of a scale, by how much of each latent data determine."""
+    scale, n = fit.scales[name], fit.num_items
+    variances = np.diagonal(fit.covariance)[:n][None]
+    if name == "category_scale" and fit.category_covariance is not None:
+        both = np.diagonal(fit.category_covariance[:, :n, :n], axis1=1, axis2=2)
+        variances = np.maximum(both - variances, 0.0)
+    known = np.clip(1.0 - variances / scale**2, 0.0, 1.0)
+    return float((2.0 * (known**2).sum() + SCALES[name].sd ** -2.0) ** -0.5)
