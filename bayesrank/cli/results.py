@@ -77,6 +77,8 @@ def suggest(results: Path, number: int, out: Path) -> None:
 @command("report", "results", option("--title"), room=READS)
 def report(results: Path, title: str | None) -> None:
     """Make the page and the card again of what `ranking.json` says."""
+    from jinja2 import UndefinedError
+
     from bayesrank._files import published
     from bayesrank.cli.card import card
     from bayesrank.cli.document import read_document
@@ -86,11 +88,15 @@ def report(results: Path, title: str | None) -> None:
     found |= {"title": title} if title else {}
     try:
         things = {"report.html": page_of(found).encode(), "card.png": card(found)}
-    except (LookupError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, UndefinedError) as error:
         raise OutputError(f"{results}: ranking.json is damaged; run `rank` again") from error
-    for name, thing in things.items():
-        with published(results / name) as file:
-            file.write(thing)
+    try:
+        for name, thing in things.items():
+            with published(results / name) as file:
+                file.write(thing)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise OutputError(f"{error.filename}: cannot be written ({reason})") from error
     click.echo(shown(f"Saved to {results}: {', '.join(things)}"))
 
 
