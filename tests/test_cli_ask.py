@@ -314,7 +314,6 @@ class Terminal:
             time.sleep(0.01)
 
     def press(self, keys):
-        time.sleep(0.1)  # what is pressed before the question is there does not count
         os.write(self.side[0], keys)
 
     def leave(self):
@@ -368,6 +367,18 @@ def test_a_terminal_that_is_resized_is_drawn_anew(items, tmp_path):
         terminal.process.kill()
         terminal.process.wait()
     assert [event.kind for event in events(tmp_path / "answers.jsonl")] == ["tie"]
+
+
+@pytest.mark.slow
+def test_no_key_is_lost_while_the_ranking_is_learned(terminal, tmp_path):
+    terminal.wait_for("Nothing is known of the ranking yet.")
+    terminal.press(b"=")
+    terminal.wait_for("Choosing the next question ...", seconds=5)  # and not without a word
+    terminal.press(b"12\x1b[Cx\x1b[D=")  # in the seconds that compiling for ties takes
+    terminal.wait_for("answers are saved in answers.jsonl, ")
+    assert terminal.leave() == 0
+    kinds = [event.kind for event in events(tmp_path / "answers.jsonl")]
+    assert kinds == ["tie", *["answer"] * 4, "tie"]
 
 
 @pytest.mark.slow

@@ -2,6 +2,9 @@
 
 import contextlib
 import dataclasses
+import os
+import re
+import select
 import signal
 import sys
 from collections.abc import Callable, Hashable, Iterator
@@ -32,6 +35,7 @@ __all__ = ["Sitting"]
 _TABLE = 76  # columns that the whole table takes
 
 _LEFT, _RIGHT = ("\x1b[D", "\x1bOD"), ("\x1b[C", "\x1bOC")
+_OPEN = re.compile(rb"\x1b([\[O][0-9;]*)?")  # the beginning of an arrow, or of another such key
 _MANY = 40  # answers from which the last ranking averages over the hyperparameters in any case
 _WORDS = {"=": "tie", "s": "skip", "u": "undo", "q": "quit"}
 _HELP = (
@@ -192,6 +196,7 @@ class Sitting:
             self._console.print(draw_screen(view, self._console))
 
         key = _key(draw)
+        self._console.print(Text("Choosing the next question ...", style="dim"), end="")
         if key in ("1", *_LEFT):
             return "first"
         if key in ("2", *_RIGHT):
@@ -241,7 +246,8 @@ class Sitting:
         if count:
             # Who leaves early need not wait for seconds.
             final = finished or count >= _MANY
-            ranking, width = self._ranking(final=final), self._console.width
+            with Console(stderr=True).status("Ranking by all answers"):
+                ranking, width = self._ranking(final=final), self._console.width
             wide = width >= _TABLE
             show(ranking_table(ranking, rows=10) if wide else leaders_table(ranking, 10, width))
             show()
@@ -263,18 +269,35 @@ class _Resized(Exception):
 
 
 def _key(draw: Callable[[], None]) -> str:
-    """The next key on a screen that is drawn anew whenever the terminal is resized.
-
-    Keys that were pressed before the question was there do not count.
-    """
+    """The next key on a screen that is drawn anew whenever the terminal is resized."""
     while True:
         draw()
         try:
             with waiting(), _told_of_resizing():
-                key = click.getchar()
+                return _pressed()
         except _Resized:
             continue
-        return key if key.startswith("\x1b") else key[:1]
+
+
+def _pressed() -> str:
+    """The next key of the terminal, which keeps those that were pressed before they are read."""
+    import termios
+    import tty
+
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    tty.setraw(terminal, termios.TCSADRAIN)
+    try:
+        key = os.read(terminal, 1)
+        while _OPEN.fullmatch(key) and select.select([terminal], [], [], 0.05)[0]:
+            key += os.read(terminal, 1)
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+    if key == b"\x03":
+        raise KeyboardInterrupt
+    if key in (b"", b"\x04"):
+        raise EOFError
+    return key.decode(errors="replace")
 
 
 @contextlib.contextmanager

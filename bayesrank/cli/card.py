@@ -47,7 +47,7 @@ def card_figure(document: Mapping[str, Any]) -> Figure:
     table = ranking_rows(first["items"][:_ROWS])
     _write(ax, _LEFT, 68, document["title"], 44, width=_RIGHT - _LEFT, weight="bold")
     leaders = [row["item"]["item"] for row in table["rows"] if "first" in row["classes"].split()]
-    verdict = first["verdict"].splitlines()[0]
+    verdict = first["verdict"].partition("\n")[0]
     for name in map(shown, leaders[:1]):
         verdict = verdict.replace(name, shorten(name))
     _write(ax, _LEFT, 122, verdict, 25, width=_RIGHT - _LEFT)
