@@ -174,7 +174,7 @@ def test_standard_input_is_read_again_up_to_where_it_was(monkeypatch, capsys):
 def test_a_pipe_with_a_name_is_read_once(capsys):
     os.mkfifo("pipe")
     assert _run("pipe") == 2
-    assert "pipe is no file on disk, and cannot be looked at twice" in capsys.readouterr().err
+    assert "pipe is not a file on disk, and cannot be read twice" in capsys.readouterr().err
     _write("data.csv", CSV[:30])
     options = ("--levels", "5", "--features", "2", "--format", "csv", "--learner", "prank")
     writer = threading.Thread(target=_write, args=("pipe", CSV[:30]))

@@ -14,7 +14,8 @@ from bayesrank.datasets import ReadingNote
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGES = [
-    *(DOCS / f"{name}.md" for name in ("getting-started", "index", "engine", "hyperparameters")),
+    *(DOCS / f"{name}.md" for name in ("getting-started", "coming-from", "index", "engine")),
+    DOCS / "hyperparameters.md",
     *sorted((DOCS / "howto").glob("*.md")),
 ]
 

@@ -300,7 +300,7 @@ SUBTLE: dict[str, tuple[str | bytes, dict[str, Any], str]] = {
     ),
     "bad_word.csv": (
         "model_a,model_b,winner\nx,y,a\nx,y,perhaps\n", {},
-        "row 3, column 'winner': 'perhaps' is no outcome; write model_a, model_b or tie",
+        "row 3, column 'winner': 'perhaps' is not a recognised outcome; write model_a, model_b or",
     ),
     "score.csv": (
         "home,away,home_score,away_score\nx,y,1,two\n", {},
@@ -317,7 +317,7 @@ SUBTLE: dict[str, tuple[str | bytes, dict[str, Any], str]] = {
         "model_a,model_b,winner,t\nx,y,a,0\n", {"tie": "t"}, "--tie does not go with the columns ",
     ),
     "ignored_column_not_there.csv": ("winner,loser\nx,y\n", {"ignore": ("z",)}, "there is no colu"),
-    "order.csv": ("order\na > > b\n", {}, "row 2, column 'order': 'a > > b' is no order; "),
+    "order.csv": ("order\na > > b\n", {}, "row 2, column 'order': 'a > > b' is not an order; "),
     "item_twice.csv": ("order\na > b > a\n", {}, "row 2: item 'a' is in the order twice"),
     "no_better.csv": ("order\na = b\n", {}, "no order puts one item above another"),
     "judged_orders.csv": (
@@ -326,8 +326,8 @@ SUBTLE: dict[str, tuple[str | bytes, dict[str, Any], str]] = {
     "e.jsonl": (b'{"winner": "a", "loser": "b", "winner": "b"}\n', {}, "row 1: this line is no JS"),
     "f.jsonl": (b'{"winner": "a", "loser": "\\ud800"}\n', {}, "half of a character"),
     "g.jsonl": (b"{}\n{}\n", {}, "no cell holds anything"),
-    "c.jsonl": (b'{"winner": "a"}\nnot json\n', {}, "row 2: this line is no JSON object"),
-    "d.jsonl": (b"[1]\n", {}, "row 1: this line is no JSON object"),
+    "c.jsonl": (b'{"winner": "a"}\nnot json\n', {}, "row 2: this line is not a JSON object"),
+    "d.jsonl": (b"[1]\n", {}, "row 1: this line is not a JSON object"),
     "c.csv.gz": (b"winner,loser\na,b\n", {}, "this is not a complete gzip file"),
     "d.csv.gz": (gzip.compress(b"winner,loser\na,b\n")[:-9], {}, "this is not a complete gzip fil"),
     "empty.csv": ("", {}, "the file is empty; "),
@@ -434,7 +434,7 @@ def test_a_spreadsheet_is_read_by_pandas(tmp_path, monkeypatch):
         for name in ("one", "two"):
             sheet = pd.DataFrame([row + [None] * (4 - len(row)) for row in rows])
             sheet.to_excel(book, sheet_name=name, header=False, index=False)
-    with pytest.warns(ReadingNote, match=r"Of the 2 sheets of c.xlsx, the first is read: one"):
+    with pytest.warns(ReadingNote, match=r"c.xlsx has 2 sheets; the first is read: one"):
         data = read_comparisons(path, time="day")
     assert said(data) == "Ada > Bob at 2024-08-16; 7 > Bob at 2024-08-16"
     with pytest.raises(DataError, match="there is no such file"):

@@ -1,10 +1,13 @@
 """What the README says is true: its programs run, its commands exist, its files can be read."""
 
 import re
+import runpy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from matplotlib.pyplot import imread
 
 import bayesrank
 from bayesrank.cli import main
@@ -70,3 +73,12 @@ def test_every_link_into_the_project_leads_somewhere():
 def test_the_estimators_of_the_table_exist():
     named = set(re.findall(r"`([A-Z]\w+)(?:\(.*?\))?`", README))
     assert named == set(bayesrank.__all__) - {"CollaborativeGP", "__version__", "to_arviz"}
+
+
+@pytest.mark.slow
+def test_the_picture_is_what_the_demo_draws(tmp_path):
+    scope = runpy.run_path(str(ROOT / "docs" / "picture.py"))
+    scope["draw"](tmp_path / "ranking.png")
+    drawn, shown = imread(tmp_path / "ranking.png"), imread(scope["PICTURE"])
+    assert drawn.shape == shown.shape == (630, 1200, 4)
+    assert np.mean(np.abs(drawn - shown).max(axis=-1) > 0.1) < 0.05  # but for fonts

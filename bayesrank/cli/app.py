@@ -143,7 +143,7 @@ def _give_up_output(error: OSError) -> NoReturn:
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - what is left over is flushed at the exit
     if error.errno == errno.EPIPE:
         sys.exit(1)
-    _fail(f"What is to be printed cannot be written ({error.strerror}).")
+    _fail(f"The output cannot be written ({error.strerror}).")
 
 
 def _fail(message: str, code: int = 2) -> NoReturn:

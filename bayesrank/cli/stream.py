@@ -113,9 +113,9 @@ def _layout(
     if not once:
         return survey(data, levels, features, form)
     if levels is None or features is None or form is None:
-        name = "Standard input" if str(data) == "-" else f"{data} is no file on disk, and"
+        name = "Standard input" if str(data) == "-" else f"{data} is not a file on disk, and"
         raise click.UsageError(
-            f"{name} cannot be looked at twice: give --levels, --features and --format."
+            f"{name} cannot be read twice: give --levels, --features and --format."
         )
     return StreamLayout(form, levels, features)
 

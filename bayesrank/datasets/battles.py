@@ -194,7 +194,7 @@ def _refuse_unclear(found: Found, column: Column, unclear: Any, by_number: str |
         cure = f"say which are for {first}, {second} and ties: --outcome-codes 1,2,0"
     else:
         missing = cell.lower() in cells.NOTHING
-        problem = "the outcome is missing" if missing else f"{cell!r} is no outcome"
+        problem = "the outcome is missing" if missing else f"{cell!r} is not a recognised outcome"
         cure = (
             f"write {first}, {second} or tie, the name of the winner, 'A is better', or numbers "
             "from -2 to 2; or say what cells mean: --outcome-codes FIRST,SECOND,TIE"

@@ -32,8 +32,8 @@ def quoted(cell: str) -> str:
 class DataError(ValueError):
     """A data file cannot be used as it is.
 
-    The message is one line: file, row, column, what is wrong, and the fix. Of what is long in the
-    file, its beginning is quoted.
+    The message is one line: file, row, column, what is wrong, and the fix. It quotes the
+    beginning of a long cell.
 
     Parameters
     ----------

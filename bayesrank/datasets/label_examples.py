@@ -99,7 +99,7 @@ def read_label_examples(path: str | Path, features: tuple[str, ...] | None = Non
     cure = "or leave it empty"
     wrong = no_rank(ranks)
     if wrong is not None:
-        problem = f"{ranks[wrong]:g} is no rank among {len(labels)} labels"
+        problem = f"{ranks[wrong]:g} is not a rank among {len(labels)} labels"
         cure = f"give 1 for the best to {len(labels)} for the worst, {cure}"
         raise _error(table, problem, cure, wrong[0], _RANK + labels[wrong[1]])
     for k, place in np.argwhere(~(np.isnan(relevant) | (relevant == 0) | (relevant == 1))):

@@ -344,7 +344,7 @@ class ColumnNames:
 def find(table: Table, layouts: Sequence[Layout], named: Mapping[str, str] | None = None) -> Found:
     """Find the layout of a table, and the columns that hold what it speaks of.
 
-    Of several that fit, the first is taken that makes use of all `named` columns.
+    If several fit, the first that uses all `named` columns is taken.
     """
     named = dict(named or {})
     found = fitting(table, layouts, named)

@@ -36,7 +36,7 @@ def read_order_cells(table: Table, column: Column) -> tuple[list[NamedOrder], tu
     for cell in column.values:
         groups = _groups(cell, between)
         if groups is None or not all(name for group in groups for name in group):
-            problem, cure = f"{cell[:60]!r} is no order", "write it as a > b = c, best first"
+            problem, cure = f"{cell[:60]!r} is not an order", "write it as a > b = c, best first"
             raise table.error(problem, cure, column, column.holds(cell))
         orders.append(groups)
     names = dict.fromkeys(name for groups in orders for group in groups for name in group)

@@ -84,7 +84,7 @@ def _numbered(line: _Line) -> Order:
     """An order of the SUSHI data: a set, how many items, and their numbers."""
     count, *items = (line.number(field) for field in line.text.split()[1:] or ("?",))
     if count != len(items) or not items:
-        problem = f"{quoted(line.text)} is no order of {count} items"
+        problem = f"{quoted(line.text)} is not an order of {count} items"
         raise line.error(problem, "write 0 3 5 0 9 for items 5, 0 and 9")
     return Order(line.row, 1, tuple((str(item),) for item in items))
 

@@ -202,7 +202,7 @@ def _best_worst(table: Table) -> Table | None:
         own = [each[k] for each in chosen]
         rest = [each[k] for each in shown if each[k] and each[k] not in own]
         orders.append([own[:1], rest, own[1:]])
-    note = "Of each set, the best is above the others, and these above the worst, if it is there."
+    note = "In each set, the best is above the others, and these above the worst, if there is one."
     return _ordered(table.without([c.name for c in (*members, *used)]), orders, note)
 
 
@@ -224,7 +224,7 @@ def _chosen(
             (named != placed) & (named != "") & (placed != ""),
             "may be an item of the row or a place",
         ),
-        ((named == "") & (placed == ""), "is no item of the row"),
+        ((named == "") & (placed == ""), "is not an item of the row"),
     ):
         if wrong.any():
             problem = f"{cells.quoted(said[int(np.argmax(wrong))])} {what}"
@@ -240,7 +240,7 @@ def _marked(table: Table) -> Table | None:
     if event is None or item is None or best is None or worst is None:
         return None
     value = cells.truth(table, best).astype(int) - cells.truth(table, worst).astype(int)
-    note = "Of each set, the best is above the others, and these above the worst."
+    note = "In each set, the best is above the others, and these above the worst."
     return _events(table, event, item, -value, note)
 
 
@@ -435,7 +435,7 @@ def _square(table: Table) -> Table | None:
     cells_ = {"winner": np.array(names, object)[winner], "loser": np.array(names, object)[loser]}
     note = "A cell of the square table says how often its row beat its column."
     summed = [*sums, *(c.name for c in table.columns if c.name.lower() in _SUMS)]
-    note += f" {summed[0]!r} is no item." if summed else ""
+    note += f" {summed[0]!r} is not an item." if summed else ""
     return rows.having(note, **cells_, weight=wins[winner, loser].astype(int).astype(str))
 
 

@@ -106,7 +106,7 @@ def survey(
         cure = "write a level, then the features, on each line"
         raise DataError(path, f"there is no line to learn from{problem}", cure)
     if num_levels is None and highest > _MOST_LEVELS:
-        problem = f"its levels go up to {highest}, which is no scale of ratings"
+        problem = f"its levels go up to {highest}, which is not a scale of ratings"
         raise DataError(path, problem, f"fix the level, or give --levels {highest}")
     layout = StreamLayout(form, num_levels or max(highest, 2), num_features or widest)
     if layout.num_features < 1:

@@ -200,7 +200,7 @@ def _read_sheet(path: Path) -> Table:
     sheets = _loaded(path, read, "spreadsheet", "odfpy" if path.suffix == ".ods" else "openpyxl")
     name, frame = next(iter(sheets.items()))
     if len(sheets) > 1:
-        tell(f"Of the {len(sheets)} sheets of {path.name}, the first is read: {name}.")
+        tell(f"{path.name} has {len(sheets)} sheets; the first is read: {name}.")
     lines = [[str(cell).strip() for cell in line] for line in frame.itertuples(index=False)]
     return _of_lines(path, [(row, cells) for row, cells in enumerate(lines, 1) if any(cells)])
 

@@ -79,7 +79,7 @@ class ModelComparison:
     num_observations
         Number of observations.
     notes
-        What is to be known about the figures.
+        Warnings about the numbers.
 
     Examples
     --------

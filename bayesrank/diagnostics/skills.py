@@ -28,7 +28,7 @@ _DRAWS = 100  # by which NUTS's scale is set
 
 
 def skills_of_log(data: ComparisonData, fit: ArenaFit) -> Claim:
-    """Of a log, by the solver for logs; equal comparisons are one with a weight."""
+    """The claim of the solver for logs; equal comparisons are one with a weight."""
     n, rows = fit.num_items, data.distinct()
     params = {name: np.asarray(value) for name, value in fit.scales.items()}
     width = fit.log_tie_width
@@ -40,7 +40,7 @@ def skills_of_log(data: ComparisonData, fit: ArenaFit) -> Claim:
 
 
 def skills_of_result(result: Any) -> Claim:
-    """Of a result of EP, at the hyperparameters that count most."""
+    """The claim of a result of EP, at the hyperparameters that count most."""
     component = max(result.components(), key=lambda each: each.weight)
     moments, n = component.moments, int(np.prod(result.shapes["f"]))
     start = list(moments.shapes).index("f")

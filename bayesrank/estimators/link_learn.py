@@ -59,8 +59,8 @@ class LinkLearn(Saved, SearchEngine):
     batch_size : int, default 64
         Linked pairs a step.
     learning_rate : float or sequence of float, default 0.02
-        Of Adam. Of several, and of several numbers of units, that choice is taken with the best
-        average precision in a cross-validation over three folds of the linked documents.
+        Step size of Adam. If there are several, or several numbers of units, cross-validation
+        over three folds of the linked documents chooses those with the best average precision.
     hidden : int or sequence of int, default 10
         Units of each network of "mlp" and "printed".
     random_state : int, RandomState instance or None, default 0

@@ -324,9 +324,8 @@ class EP:
             Called after each sweep with its number and with how far it moved the margin that moved
             most, in posterior standard deviations: EP has converged where that is below `tol`.
             An error in it does not stop the sweeps, and is raised when they have ended.
-            Code that calls it is compiled apart. Of several processes of a `mesh`, the first calls
-            it. Sweeps with ``structure="probes"`` and "low_rank"
-            that follow the first ones do not call it.
+            Code that calls it is compiled apart. With a `mesh`, the first
+            process calls it. Later sweeps with ``structure="probes"`` and "low_rank" do not.
 
         Returns
         -------

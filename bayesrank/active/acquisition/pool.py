@@ -62,7 +62,7 @@ def pool_entropy(beliefs: Beliefs, pairs: ArrayLike, *, pool: ArrayLike | None =
     Returns
     -------
     Array
-        Expected reductions in nats, shape (...). Of a pool, it can be slightly negative: the
+        Expected reductions in nats, shape (...). With a pool, one can be slightly negative: the
         matched Gaussian is not the exact posterior.
     """
     if pool is None:

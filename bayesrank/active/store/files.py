@@ -90,5 +90,5 @@ def failed(path: Path, what: str, error: OSError) -> JournalError:
     reason = error.strerror or type(error).__name__
     kept = "this answer is not saved, those before it are; " if what == "written" else ""
     return JournalError(
-        f"{path}: the journal cannot be {what} ({reason}); {kept}mend that or give another path"
+        f"{path}: the journal cannot be {what} ({reason}); {kept}fix that or give another path"
     )

@@ -30,8 +30,8 @@ class JournalContents(NamedTuple):
     Attributes
     ----------
     lines
-        Every line, the first one included, with the number of bytes up to its end. Of the last the
-        end itself may be missing, and is not counted then.
+        Every line, the first one included, with the number of bytes up to its end. The last
+        line may lack its end, which is not counted then.
     torn
         The bytes of an unfinished last line, which was never acknowledged; empty if there is none.
     """
