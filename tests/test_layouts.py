@@ -323,7 +323,7 @@ SUBTLE: dict[str, tuple[str | bytes, dict[str, Any], str]] = {
     "judged_orders.csv": (
         "order,j\na > b,x\n", {"judge": "j"}, "--judge does not go with the columns 'order', 'j'",
     ),
-    "e.jsonl": (b'{"winner": "a", "loser": "b", "winner": "b"}\n', {}, "row 1: this line is no JS"),
+    "e.jsonl": (b'{"winner": "a", "loser": "b", "winner": "b"}\n', {}, "row 1: this line is not a"),
     "f.jsonl": (b'{"winner": "a", "loser": "\\ud800"}\n', {}, "half of a character"),
     "g.jsonl": (b"{}\n{}\n", {}, "no cell holds anything"),
     "c.jsonl": (b'{"winner": "a"}\nnot json\n', {}, "row 2: this line is not a JSON object"),
