@@ -243,6 +243,6 @@ def test_what_cannot_be_printed_is_not_laid_on_the_results(tmp_path, monkeypatch
     with pytest.raises(SystemExit, match="2"):
         app._refuse(lost.value)
     sys.stdout.close()
-    said = "Error: What is to be printed cannot be written (No space left on device).\n"
+    said = "Error: The output cannot be written (No space left on device).\n"
     assert capsys.readouterr().err == said
     assert not list(tmp_path.iterdir())
