@@ -314,7 +314,8 @@ class OnlineBayesPoint(KernelRanker):
         between, covariance = components.thresholds(self.num_levels, self.threshold_scale)
         groups, size = len(between), num_weights + self.num_levels - 1
         own = np.zeros((groups, size, size))
-        own[:, :num_weights, :num_weights] = self.weight_scale**2 * np.eye(num_weights)
+        weights = np.arange(num_weights)
+        own[:, weights, weights] = self.weight_scale**2
         own[:, num_weights:, num_weights:] = covariance
         return Belief(
             mean=np.hstack([np.zeros((groups, num_weights)), between]),
