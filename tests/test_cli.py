@@ -254,7 +254,7 @@ def test_the_document_says_what_the_table_says(folder, seen, capsys):
         table = list(csv.DictReader(file))
     [ranking] = found["rankings"]
     for row, item in zip(table, ranking["items"], strict=True):
-        assert row == {name: "nan" if value is None else str(value) for name, value in item.items()}
+        assert row == {name: "" if value is None else str(value) for name, value in item.items()}
     assert ranking["verdict"] == "A conclusion." and found["notes"] == ["A note.", "Of the method."]
     assert found["checks"] == [{"name": "Right", "status": "ok", "sentence": "by all means"}]
     assert (found["title"], found["command"]) == ("c", "bayesrank rank c.csv")

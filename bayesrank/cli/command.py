@@ -36,6 +36,16 @@ class _File(click.Path):
         return super().convert(value, param, ctx)
 
 
+class _Seed(click.ParamType):
+    """A seed, whose range is in its error and not in the help."""
+
+    name = "integer"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Take a whole number of 32 bits."""
+        return click.IntRange(0, 2**32 - 1).convert(value, param, ctx)
+
+
 FILE = _File(path_type=Path, allow_dash=True)
 
 
@@ -110,7 +120,7 @@ def level() -> Option:
 
 
 OUT = file("--out", "bayesrank-out", metavar="FOLDER")
-SEED = option("--seed", click.IntRange(0, 2**32 - 1), default=0)
+SEED = option("--seed", _Seed(), default=0)
 QUIET = option("--quiet -q", is_flag=True)
 
 

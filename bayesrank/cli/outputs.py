@@ -128,8 +128,12 @@ def drawn(plot: Callable[..., Any], *args: Any, **options: Any) -> bytes:
 
 
 def table_rows(frame: Any) -> list[Sequence[Any]]:
-    """Return the rows of a data frame of pandas, its header first, without its index."""
-    return [list(frame.columns), *frame.itertuples(index=False, name=None)]
+    """Return the rows of a data frame of pandas, its header first, without its index.
+
+    Numbers that are missing are empty cells.
+    """
+    rows = frame.itertuples(index=False, name=None)
+    return [list(frame.columns), *(["" if x != x else x for x in row] for row in rows)]
 
 
 NamedTables = Iterable[tuple[Path, Iterable[Sequence[Any]]]]
