@@ -161,8 +161,12 @@ def test_provisional_items_are_named_apart_and_never_lead():
     draws += [2.0, 1.5, 1.4, 0.0]
     summary = summarize(draws, list("abcd"), prior_sd=2.0)
     text = conclusion(summary, draws, lambda d: float(win_chance(d, {})))
-    assert text.startswith("No clear winner. b leads, but 1 other item is statistically tied")
+    led = "No clear winner. b leads among the items that are not provisional"
+    assert text.startswith(f"{led}, but 1 other item is statistically tied")
     assert "\nToo little is known of 1 item (marked *).\n" in text
+    ahead = draws - [0.0, 0.0, 2.0, 2.0]
+    alone = summarize(ahead, list("abcd"), prior_sd=2.0)
+    assert conclusion(alone, ahead, lambda d: 0.5).startswith(f"{led}.\n")
 
 
 def test_a_skill_of_nearly_nothing_has_no_minus():

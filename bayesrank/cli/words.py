@@ -70,11 +70,13 @@ def conclusion(summary: RankSummary, skills: np.ndarray, chance: Callable[[float
 def _leading(summary: RankSummary, tier: np.ndarray) -> str:
     """Who leads, and how many are statistically tied with that item."""
     leader, others = shown(summary.names[tier[0]]), len(tier) - 1
+    among = " among the items that are not provisional" if tier[0] else ""
     if not others:
-        return f"{leader} leads, ahead of each other item taken one by one."
+        each = "" if among else ", ahead of each other item taken one by one"
+        return f"{leader} leads{among}{each}."
     items = "item is" if others == 1 else "items are"
     return (
-        f"{leader} leads, but {others:,} other {items} statistically tied with it "
+        f"{leader} leads{among}, but {others:,} other {items} statistically tied with it "
         f"({100 * summary.level:g}% level)."
     )
 
