@@ -286,6 +286,7 @@ def test_asking_where_it_is_worth_it_learns_more_from_as_many_labels():
     assert asked_loss < random_loss
 
 
+@pytest.mark.slow
 def test_forgetting_follows_a_stream_that_changes():
     rng = np.random.default_rng(9)
     first, then = _draw(rng, 1000), _draw(rng, 600, -W)

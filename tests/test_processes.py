@@ -45,7 +45,8 @@ def _call(work):
     return work()
 
 
-@pytest.mark.parametrize("backend", [pytest.param("loky", marks=pytest.mark.slow), "threading"])
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["loky", "threading"])
 def test_estimators_side_by_side_agree_with_one_after_the_other(backend):
     works = [_compare, _rank_lists]
     alone = [_call(work) for work in works]
