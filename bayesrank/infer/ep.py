@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import nullcontext
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -23,6 +23,7 @@ from bayesrank.infer.result import EPResult
 from bayesrank.infer.running import BY_EVIDENCE, SweepCallback, check_run, sources_of, warn_of
 from bayesrank.infer.sites import EPState, Sites
 from bayesrank.infer.solution import (
+    Limits,
     Solution,
     SweepSettings,
     check_pure,
@@ -454,13 +455,6 @@ class EP:
             tol=self.tol,
             max_sweeps=self.max_sweeps,
         )
-
-
-class Limits(NamedTuple):
-    """When to stop sweeping, see `EP`."""
-
-    tol: Any
-    max_sweeps: Any
 
 
 # What compiled sweeps call, and passes on to whom a run names.

@@ -119,6 +119,13 @@ _NOT_SHARDED = (
 )
 
 
+class Limits(NamedTuple):
+    """When to stop sweeping, see `EP`."""
+
+    tol: Any
+    max_sweeps: Any
+
+
 class SweepSettings(NamedTuple):
     """How to sweep."""
 

@@ -16,7 +16,7 @@ from jax.typing import ArrayLike
 
 from bayesrank.infer import sites
 from bayesrank.infer.compiled import compiled_call
-from bayesrank.infer.ep import EP, Limits
+from bayesrank.infer.ep import EP
 from bayesrank.infer.reader.densities import log_density_of
 from bayesrank.infer.reader.inventory import Inventory, take_inventory
 from bayesrank.infer.reader.jaxpr import flat_trace, needed_equations
@@ -24,6 +24,7 @@ from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.reader.structure import Wanted
 from bayesrank.infer.reader.traced import Traced
 from bayesrank.infer.sites import EPState, Sites
+from bayesrank.infer.solution import Limits
 
 # Of a state whose last sweep still moved a margin further, in posterior standard deviations, the
 # evidence means nothing.
