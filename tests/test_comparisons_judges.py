@@ -281,3 +281,8 @@ def test_bad_covariates_are_refused(options, message):
 def test_the_program_refuses_what_does_not_fit(options, message):
     with pytest.raises(ValueError, match=message):
         handlers.seed(judged_comparisons, 0)(2, [(0, 1), (1, 0)], **options)
+
+
+def test_judges_and_categories_are_counted_where_nobody_says_how_many():
+    data = arena_data(2, [(0, 1), (1, 0)], judges=[0, 2], categories=[1, 0])
+    assert (data.num_judges, data.num_categories) == (3, 2)

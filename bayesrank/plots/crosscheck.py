@@ -72,7 +72,7 @@ def plot_crosscheck(check: "CrossCheck", engine: str | None = None) -> "Figure":
     _note(right, "typical difference: " + _typical_change(comparisons))
     for ax in (left, right) if len(comparisons) > 1 else (right,):
         ax.legend(loc="upper left", frameon=False)
-    question = f"Does {name} give the same answer as NUTS, the slow and trusted method?"
+    question = f"Does {name} give the same answer as NUTS?"
     figure.suptitle("\n".join([question, *sentence]), fontsize="medium")
     return figure
 

@@ -99,8 +99,8 @@ def arena_data(
     count = np.bincount(at.ravel(), None if weights is None else np.asarray(weights, float))
     return ArenaData(
         num_items=num_items,
-        num_judges=0 if judges is None else int(num_judges or 0),
-        num_categories=0 if categories is None else int(num_categories or 0),
+        num_judges=0 if judges is None else int(num_judges or judge.max() + 1),
+        num_categories=0 if categories is None else int(num_categories or category.max() + 1),
         first=first,
         second=second,
         outcome=outcome,
