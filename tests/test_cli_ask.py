@@ -395,6 +395,7 @@ def test_on_a_terminal_by_keys(terminal, tmp_path):
     terminal.press(b"u")
     terminal.wait_for("Taken back: ")
     terminal.wait_for("90% ranks")
+    terminal.wait_for_key()  # no signal comes of a terminal that no session has
     terminal.press(b"\x03")
     terminal.wait_for("\x1b[?1049l")  # the person's own screen again
     terminal.wait_for("1 answer is saved in answers.jsonl, +1 in this sitting.")
