@@ -64,7 +64,6 @@ class RankerFit(NamedTuple):
     result: Any  # what the engine or the solver returned
     params: dict[str, NDArray[Any]]  # hyperparameters; means of those averaged over
     choice: str  # "integrate", "map" or "prior"
-    reason: str = ""  # why that is not what was asked
 
 
 def posterior_of(result: Any, likelihood: str = "probit") -> RankerPosterior:
@@ -80,9 +79,8 @@ def fit_skills(
     program, args, options, shapes = _call(data, skills, settings.likelihood)
     params, choice = check_hyperparameters(settings.hyperparameters, shapes, _CHOICES)
     of_pairs = isinstance(data, ComparisonData)
-    reason = skills.too_many if choice == "integrate" and of_pairs else ""
     search_key, draw_key = jax.random.split(jax.random.key(settings.seed))
-    if choice == "integrate" and not reason:
+    if choice == "integrate" and not (of_pairs and skills.too_many):
         return _averaged(program, args, options, settings, draw_key, callback)
     search: tuple[EP, tuple[Any, ...], dict[str, Any]] = (engine_of(program), args, options)
     inducing = isinstance(skills, ProcessSkills) and skills.inducing and of_pairs
@@ -102,7 +100,7 @@ def fit_skills(
     result = engine_of(program).run(
         draw_key, *args, params=params, num_samples=settings.num_samples, **options
     )
-    return RankerFit(result, dict(result.params), choice, reason)
+    return RankerFit(result, dict(result.params), choice)
 
 
 def fit_log(
@@ -116,17 +114,14 @@ def fit_log(
     scales = {name: float(value) for name, value in fixed.items()}
     if choice == "prior":
         scales = {name: SCALES[name].median for name in shapes} | scales
-    reason, integrate = _not_averaged(counted), choice == "integrate"
     result = fit_arena(counted, scales=scales, callback=callback)
-    if integrate and not reason and not settles_scales(counted, result, scales):
+    averages = choice == "integrate" and _can_average(counted)
+    if averages and not settles_scales(counted, result, scales):
         program, args, options, _ = _call(data, skills, settings.likelihood)
         key = jax.random.key(settings.seed)
         return _averaged(program, args, options, settings, key, callback)
-    if integrate and not reason:
-        reason = "of a log whose data settle the scales"
     params = {name: np.asarray(value) for name, value in result.scales.items()}
-    kept = "prior" if choice == "prior" else "map"
-    return RankerFit(result, params, kept, reason if integrate else "")
+    return RankerFit(result, params, "prior" if choice == "prior" else "map")
 
 
 def _averaged(
@@ -155,12 +150,7 @@ def _call(
     return of_pairs, (skills.items, data.comparisons), options, shapes
 
 
-def _not_averaged(data: ArenaData) -> str:
-    """Why the scales of a log are not averaged over; empty if they can be."""
+def _can_average(data: ArenaData) -> bool:
+    """Whether the scales of a log can be averaged over in little time."""
     latents = data.num_items * (1 + data.num_categories)
-    if data.num_judges:
-        return "of a log with judges"
-    if latents > _MOST_LATENTS:
-        return f"of {latents:,} skills, more than {_MOST_LATENTS:,}"
-    rows = len(data.first)
-    return f"of {rows:,} different comparisons" if rows > _MOST_ROWS else ""
+    return not data.num_judges and latents <= _MOST_LATENTS and len(data.first) <= _MOST_ROWS

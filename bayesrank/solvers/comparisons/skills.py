@@ -66,9 +66,9 @@ class Independent(NamedTuple):
         return {}
 
     @property
-    def too_many(self) -> str:
+    def too_many(self) -> bool:
         """So many items leave next to nothing open."""
-        return _beyond(self.items)
+        return self.items > MOST_DENSE
 
 
 class ProcessSkills(NamedTuple):
@@ -98,9 +98,9 @@ class ProcessSkills(NamedTuple):
         return self.laplacian is None and len(self.items) > MOST_DENSE
 
     @property
-    def too_many(self) -> str:
+    def too_many(self) -> bool:
         """So many items have a prior of low rank, whose hyperparameters are learned."""
-        return _beyond(len(self.items)) if self.inducing else ""
+        return self.inducing
 
 
 class Moving(NamedTuple):
@@ -121,15 +121,11 @@ class Moving(NamedTuple):
         """The times, and which of them each comparison was at."""
         return {"times": self.times, "period": self.period, "process": self.process}
 
-    too_many = ""
+    too_many = False
 
 
 Skills = Independent | ProcessSkills | Moving
 """What may be known of the items' skills."""
-
-
-def _beyond(count: int) -> str:
-    return f"of {count:,} items, more than {MOST_DENSE:,}" if count > MOST_DENSE else ""
 
 
 def at_later_times(skills: EPSkills, gap: float) -> list[Component]:
