@@ -21,12 +21,12 @@ def available() -> int | None:
     return max(min(bounds), 0) if bounds else None
 
 
-def check_memory(need: float, what: str, cure: str) -> None:
+def check_memory(need: float, what: str, fix: str) -> None:
     """Refuse, by a `TooLargeError`, what would take more memory than there is."""
     room = available()
     if room is not None and need > room:
         raise TooLargeError(
-            f"{what} take {size_of(need)} of memory, and {size_of(room)} are free; {cure}"
+            f"{what} take {size_of(need)} of memory, and {size_of(room)} are free; {fix}"
         )
 
 

@@ -2,7 +2,7 @@
 
 Shapes and dtypes are checked always; values only where they are known, which they are not while
 JAX traces a program. JAX is loaded by those checks alone that return its arrays. Every check raises
-`ValueError` where its argument does not fit; the message names it, the problem and the cure.
+`ValueError` where its argument does not fit; the message names it, the problem and the fix.
 """
 
 from __future__ import annotations
@@ -119,16 +119,16 @@ def check_comparisons(comparisons: ArrayLike, num_items: int) -> Array:
 def check_outcomes(outcomes: ArrayLike, num_comparisons: int) -> Array:
     """Return outcomes 0, 1 or 2 of comparisons with ties as an integer array (K,)."""
     values = _column(outcomes, "outcomes", num_comparisons, _WHOLE, "integers 0, 1 or 2.")
-    cure = "pass 2 if the first item wins, 1 for no difference, 0 if the second wins."
-    _refuse_rows(values, lambda v: ~np.isin(v, (0, 1, 2)), "outcomes", cure)
+    fix = "pass 2 if the first item wins, 1 for no difference, 0 if the second wins."
+    _refuse_rows(values, lambda v: ~np.isin(v, (0, 1, 2)), "outcomes", fix)
     return _on_device(values)
 
 
 def check_weights(weights: ArrayLike, num_comparisons: int) -> Array:
     """Return how often each comparison counts, a positive number, as a floating array (K,)."""
     values = _column(weights, "weights", num_comparisons, _NUMBERS, "a number for each comparison.")
-    cure = "pass positive numbers, and leave a comparison out that is not to count."
-    _refuse_rows(values, lambda v: ~((v > 0) & (v < np.inf)), "weights", cure)
+    fix = "pass positive numbers, and leave a comparison out that is not to count."
+    _refuse_rows(values, lambda v: ~((v > 0) & (v < np.inf)), "weights", fix)
     return _floating(values)
 
 
@@ -147,8 +147,8 @@ def check_levels(levels: ArrayLike, count: int, num_levels: int | None) -> tuple
     if num_levels is None:
         num_levels = max(int(array.max()) + 1, 2)  # JAX refuses what is not known
     most = num_levels - 1
-    cure = f"the {num_levels} levels are numbered 0 to {most}."
-    _refuse_rows(array, lambda v: (v < 0) | (v > most), "levels", cure)
+    fix = f"the {num_levels} levels are numbered 0 to {most}."
+    _refuse_rows(array, lambda v: (v < 0) | (v > most), "levels", fix)
     if num_levels < 2:
         raise ValueError(f"`num_levels` is {num_levels}; ratings of one level say nothing.")
     return _on_device(array), num_levels
@@ -178,8 +178,8 @@ def check_pairs_of_items(
             )
         if array.shape[0] == 0:
             raise ValueError(f"`{called}` is empty; pass at least one rating.")
-        cure = f"they are numbered 0 to {count - 1}."
-        _refuse_rows(array, lambda v, n=count: (v < 0) | (v >= n), called, cure)
+        fix = f"they are numbered 0 to {count - 1}."
+        _refuse_rows(array, lambda v, n=count: (v < 0) | (v >= n), called, fix)
     if unique and isinstance(who, np.ndarray) and isinstance(what, np.ndarray):
         key = who.astype(np.int64) * num_items + what
         first = np.unique(key, return_index=True)[1]
@@ -195,8 +195,8 @@ def check_different(winners: ArrayLike, losers: ArrayLike) -> None:
     """Refuse comparisons of an item with itself."""
     first, second = known(winners), known(losers)
     if isinstance(first, np.ndarray):
-        cure = "and so is `winners`; remove the row: an item is not compared with itself."
-        _refuse_rows(second, lambda v: v == first, "losers", cure, ", ")
+        fix = "and so is `winners`; remove the row: an item is not compared with itself."
+        _refuse_rows(second, lambda v: v == first, "losers", fix, ", ")
 
 
 def check_features(X: ArrayLike, name: str, *, columns: int | None = None) -> Array:
@@ -297,14 +297,14 @@ def _column(values: ArrayLike, name: str, count: int, kinds: str, wanted: str) -
     return array
 
 
-def _refuse_rows(values: Any, wrong: Any, name: str, cure: str, then: str = "; ") -> None:
+def _refuse_rows(values: Any, wrong: Any, name: str, fix: str, then: str = "; ") -> None:
     """Refuse the first row of known values (K,) of which `wrong` is true."""
     if not isinstance(values, np.ndarray):
         return
     bad = wrong(values)
     if bad.any():
         row = int(np.argmax(bad))
-        raise ValueError(f"`{name}` is {values[row]} in row {row}{then}{cure}")
+        raise ValueError(f"`{name}` is {values[row]} in row {row}{then}{fix}")
 
 
 def _refuse_unknown(pairs: np.ndarray, count: int, name: str, what: str) -> None:

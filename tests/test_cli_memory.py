@@ -1,4 +1,4 @@
-"""Data that will not fit into memory are refused once they are read, with numbers and cure."""
+"""Data that will not fit into memory are refused once they are read, with numbers and fix."""
 
 import re
 import resource
@@ -33,7 +33,7 @@ def folder(tmp_path, monkeypatch):
         ("evaluate run.csv qrels.csv", "300 draws of the scores of 300 items .* take 1.37 MiB"),
     ],
 )  # fmt: skip
-def test_numbers_and_cure(args, said, monkeypatch, capsys):
+def test_numbers_and_fix(args, said, monkeypatch, capsys):
     monkeypatch.setattr(_memory, "available", lambda: 10**6)
     with pytest.raises(SystemExit, match="2"):
         main(args.split())

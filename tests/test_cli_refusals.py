@@ -1,4 +1,4 @@
-"""What cannot be used: one line that names the file, the place and the cure; nothing is written."""
+"""What cannot be used: one line that names the file, the place and the fix; nothing is written."""
 
 import shlex
 from pathlib import Path

@@ -139,7 +139,7 @@ def test_predictions_that_make_no_sense_are_refused(ranker):
         features.fit(np.eye(2), pd.DataFrame({"winner": [0], "loser": [1], "time": [3]}))
 
 
-def test_more_than_fits_is_refused_with_its_size_and_cure():
+def test_more_than_fits_is_refused_with_its_size_and_fix():
     with pytest.raises(ValueError, match="TiB of memory, .* fit fewer items"):
         check_memory(1_000_000, 10, "walk")
 

@@ -299,7 +299,7 @@ def test_a_prior_that_hangs_on_a_latent():
 
 
 @pytest.mark.slow
-def test_a_short_walk_is_told_with_the_cure(capsys):
+def test_a_short_walk_is_told_with_the_fix(capsys):
     with pytest.warns(ConvergenceWarning, match=r"Give it target_accept_prob=0\.95"):
         found = NestedEP(regression).run(KEY, Y, num_warmup=1, num_samples=4)
     found.print_summary()

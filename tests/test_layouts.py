@@ -363,7 +363,7 @@ def test_what_is_close_to_another_layout(tmp_path, name):
         assert said(read_comparisons(path, columns=ColumnNames(**options))) == answer
     except DataError as error:
         assert answer in str(error) and error.path == path
-        assert "\n" not in str(error) and error.cure in str(error)
+        assert "\n" not in str(error) and error.fix in str(error)
 
 
 def test_numbers_that_stand_for_sides_are_told(tmp_path):

@@ -354,7 +354,7 @@ def test_pairs_are_counted_where_labels_are_below_zero():
         (lambda: metrics.ndcg([[1.0]], [1]).interval(1.5), "level must lie strictly between"),
     ],
 )
-def test_refusals_name_the_argument_and_the_cure(call, message):
+def test_refusals_name_the_argument_and_the_fix(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 

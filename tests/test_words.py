@@ -50,8 +50,7 @@ def _docstrings(tree: ast.Module, exported: set[str]) -> Iterator[str]:
             members = node.body if isinstance(node, ast.ClassDef) else []
             methods = [each for each in members if isinstance(each, ast.FunctionDef)]
             public = [each for each in methods if not each.name.startswith("_")]
-            docs = [ast.get_docstring(each) or "" for each in [node, *public]]
-            yield from (doc.replace("\ncure\n", "\n") for doc in docs)  # a name of an argument
+            yield from (ast.get_docstring(each) or "" for each in [node, *public])
 
 
 def _messages(tree: ast.Module) -> Iterator[str]:

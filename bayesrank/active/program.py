@@ -234,11 +234,11 @@ def skill_program(
         raise ValueError(f"{next(iter(options))} is given without features; pass features")
     if laplacian is not None:  # compiled code does not see its values
         check_laplacian(laplacian, num_items)
-    cure = (
+    fix = (
         "make a loop of a few thousand of them, and carry its answers to the others by "
         "PreferenceGP, whose predict takes any features"
     )
-    check_memory(_COVARIANCES * 8 * num_items**2, f"the covariances of {num_items:,} items", cure)
+    check_memory(_COVARIANCES * 8 * num_items**2, f"the covariances of {num_items:,} items", fix)
     program = SkillProgram(num_items, features, options)
     if isinstance(hyperparameters, Mapping):
         program.fix(hyperparameters)

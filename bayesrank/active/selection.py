@@ -238,8 +238,8 @@ def _arguments(
     q, chunk = check_count(q, "q"), check_count(chunk, "chunk")
     n, size = beliefs.mean.shape[0], beliefs.covariance.dtype.itemsize
     what = f"the scores of pairs of {n:,} items, {q:,} of them to be chosen,"
-    cure = "pass fewer items or `candidates`, or a smaller `q` or `chunk`"
-    check_memory(6 * size * (q + min(chunk, n**2)), what, cure)  # of a chunk and of the best, twice
+    fix = "pass fewer items or `candidates`, or a smaller `q` or `chunk`"
+    check_memory(6 * size * (q + min(chunk, n**2)), what, fix)  # of a chunk and of the best, twice
     pairs = None if candidates is None else check_pairs(candidates, n, "candidates")
     excluded = check_pairs(np.zeros((0, 2), int) if exclude is None else exclude, n, "exclude")
     pairs, excluded = jax.tree.map(lambda a: jnp.asarray(a, jnp.int32), (pairs, excluded))

@@ -105,8 +105,8 @@ def evaluate(
         raise ValueError(f"unjudged must be 'zero' or 'skip', got {unjudged!r}")
     top = max(qrels.labels.values())
     if gain == "exponential" and top > LARGEST_EXPONENT:
-        cure = "take the linear gain (--gain linear), or number the levels 0, 1, 2, ..."
-        raise DataError(qrels.path, f"labels go up to {top}, and 2**label overflows", cure)
+        fix = "take the linear gain (--gain linear), or number the levels 0, 1, 2, ..."
+        raise DataError(qrels.path, f"labels go up to {top}, and 2**label overflows", fix)
     problem = _join(run, qrels, unjudged)
     call = {"query": problem.query, "ties": ties, "item": problem.item, "undefined": undefined}
     scores = problem.scores if len(problem.scores) > 1 else problem.scores[0]

@@ -81,8 +81,8 @@ def _check_memory(method: str, learned: ListData, judged: ListData) -> None:
 
         side = min(m, d)
         need += 5 * side**2 if side <= LARGEST_DENSE else _LANCZOS * max(m, d)
-    cure = "number the features without gaps, or give fewer items or features"
-    check_memory(8 * need, what, cure)
+    fix = "number the features without gaps, or give fewer items or features"
+    check_memory(8 * need, what, fix)
 
 
 def _split(path: Path, data: ListData, seed: int) -> tuple[ListData, ListData]:

@@ -207,7 +207,7 @@ def _show(rows: Iterable[Sequence[Any]]) -> None:
     stdout_console().print(table)
 
 
-def give_tables(tables: NamedTables, cure: str) -> None:
+def give_tables(tables: NamedTables, fix: str) -> None:
     """Write tables as `write_tables` does, where the person asked for them."""
     try:
         write_tables(tables)
@@ -215,7 +215,7 @@ def give_tables(tables: NamedTables, cure: str) -> None:
         if error.filename is None:  # standard output, which nobody reads any more
             raise
         reason = error.strerror or type(error).__name__
-        raise OutputError(f"{error.filename}: cannot be written ({reason}); {cure}") from error
+        raise OutputError(f"{error.filename}: cannot be written ({reason}); {fix}") from error
 
 
 def refuse_to_replace(outputs: Mapping[str, Path | None], inputs: Iterable[Path | None]) -> None:

@@ -64,8 +64,8 @@ def _read_pairs(path: Path, known: set[str]) -> list[tuple[int, str, str]]:
 
     table = read_table(path)
     if len(table.columns) < 2:
-        cure = "name two items in each row, as in first,second"
-        raise DataError(path, "there is one column", cure, row=1)
+        fix = "name two items in each row, as in first,second"
+        raise DataError(path, "there is one column", fix, row=1)
     if known.issuperset(table.header[:2]):
         problem = f"{table.quoted} are items, where the names of the columns belong"
         raise DataError(path, problem, "write first,second above them", row=1)
@@ -86,8 +86,8 @@ def _read_new_items(path: Path, ranker: Any, names: list[str]) -> Items:
         raise OutputError("--items: these results do not name their features; run `rank` again")
     if new.features is None or new.feature_names != tuple(columns):
         problem = f"its features are {', '.join(new.feature_names) or 'none'}"
-        cure = f"give those that the items were ranked by, in this order: {', '.join(columns)}"
-        raise DataError(path, problem, cure, row=1)
+        fix = f"give those that the items were ranked by, in this order: {', '.join(columns)}"
+        raise DataError(path, problem, fix, row=1)
     for name in new.names:
         if name in names:
             raise DataError(path, f"item {name!r} was ranked already", "remove it here")
@@ -104,8 +104,8 @@ def _numbers(named: list[tuple[int, str, str]], names: list[str], path: Path) ->
     for row, *pair in named:
         for name in pair:
             if name not in known:
-                cure = meant(name, names, "it was not ranked; remove it")
-                raise DataError(path, f"unknown item {name!r}", cure, row=row)
+                fix = meant(name, names, "it was not ranked; remove it")
+                raise DataError(path, f"unknown item {name!r}", fix, row=row)
         if pair[0] == pair[1]:
             raise DataError(path, f"item {pair[0]!r} is paired with itself", "remove it", row=row)
     return np.array([[known[first], known[second]] for _, first, second in named])

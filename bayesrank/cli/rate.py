@@ -104,8 +104,8 @@ def _features(path: Path, ratings: Path, data: RatingData) -> pd.DataFrame:
 
     known = read_items(path)
     if known.features is None:
-        cure = "add columns of numbers, or leave --items out"
-        raise DataError(path, "there are names of items but no features", cure)
+        fix = "add columns of numbers, or leave --items out"
+        raise DataError(path, "there are names of items but no features", fix)
     for name in data.items:
         if name not in known.names:
             raise known.unknown(name, ratings)
@@ -123,7 +123,7 @@ def _fit(
     items = [data.items[i] for i in data.rows[:, 1]]
     model = CollaborativeOrdinalGP(strength=strength, max_iterations=iterations)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # said below, with a cure for here
+        warnings.simplefilter("ignore", ConvergenceWarning)  # said below, with a fix for here
         model.fit(users, items, data.levels, item_features=features)
     if not model.result.converged:
         warnings.warn(

@@ -120,8 +120,8 @@ class StreamRun:
                 self.keep()
         self.keep()
         if not hasattr(self.model, "state_"):
-            cure = "write a level, then the features, on each line"
-            raise DataError(self.source, "there is no line to learn from", cure)
+            fix = "write a level, then the features, on each line"
+            raise DataError(self.source, "there is no line to learn from", fix)
 
     def keep(self) -> None:
         """Learn the examples that wait, and write the checkpoint."""

@@ -63,18 +63,18 @@ def read_wins(found: Found) -> Battles:
         raise found.table.error(problem, "remove the row", second, itself)
     named = {side.name.lower() for pair in all_sides(found.table) for side in pair}
     for name in (name for name in first.values if name.lower() in named):
-        cure = f"write the item in its place, or leave out {second.name!r} with --ignore"
+        fix = f"write the item in its place, or leave out {second.name!r} with --ignore"
         problem = f"{name!r} is the name of a column"
-        raise found.table.error(problem, cure, first, first.holds(name))
+        raise found.table.error(problem, fix, first, first.holds(name))
     outcome = np.full(len(itself), WIN, np.int8)
     beside = None if "tie" in found.columns else found.table.column("result", "outcome")
     for column in filter(None, (first, second, beside)):
         for cell in (cell for cell in column.values if cell.lower() in cells.TIED):
             other = f"leave it out with --ignore {column.name}"
             other = other if column is beside else "correct the name"
-            cure = f"mark ties by 1 in a column tie, or {other}"
+            fix = f"mark ties by 1 in a column tie, or {other}"
             problem = f"{cell!r} may say that the two were equal"
-            raise found.table.error(problem, cure, column, column.holds(cell))
+            raise found.table.error(problem, fix, column, column.holds(cell))
     if "tie" in found.columns:
         outcome[cells.truth(found.table, found.columns["tie"])] = TIE
     return Battles(found, first, second, outcome)
@@ -85,8 +85,8 @@ def read_sides(found: Found, chosen: ColumnNames) -> Battles:
     notes: tuple[str, ...] = ()
     itself = _itself(found.columns["first"], found.columns["second"])
     if itself.all():
-        cure = "give other comparisons"
-        raise found.table.error("every row compares an item with itself", cure)
+        fix = "give other comparisons"
+        raise found.table.error("every row compares an item with itself", fix)
     if itself.any():
         notes = (f"Comparisons of an item with itself, left out: {itself.sum():,}.",)
         found = _kept(found, ~itself)
@@ -122,8 +122,8 @@ def _refuse_not_played(table: Table) -> None:
         return
     for cell in (cell for cell in status.values if cell.lower() in _NOT_PLAYED):
         problem = f"{cell!r} says that there is no result"
-        cure = f"remove such rows, or use them with --ignore {status.name}"
-        raise table.error(problem, cure, status, status.holds(cell))
+        fix = f"remove such rows, or use them with --ignore {status.name}"
+        raise table.error(problem, fix, status, status.holds(cell))
 
 
 def _played(found: Found) -> tuple[Found, tuple[str, ...]]:
@@ -191,16 +191,16 @@ def _refuse_unclear(found: Found, column: Column, unclear: Any, by_number: str |
     cell = column.values[column.codes[int(np.argmax(unclear))]]
     if by_number is not None:
         problem = f"it {by_number}, which may mean several things"
-        cure = f"say which are for {first}, {second} and ties: --outcome-codes 1,2,0"
+        fix = f"say which are for {first}, {second} and ties: --outcome-codes 1,2,0"
     else:
         missing = cell.lower() in cells.NOTHING
         problem = "the outcome is missing" if missing else f"{cell!r} is not a recognised outcome"
-        cure = (
+        fix = (
             f"write {first}, {second} or tie, the name of the winner, 'A is better', or numbers "
             "from -2 to 2; or say what cells mean: --outcome-codes FIRST,SECOND,TIE"
         )
-        cure = f"write {first}, {second} or tie, or remove the row" if missing else cure
-    raise found.table.error(problem, cure, column, unclear)
+        fix = f"write {first}, {second} or tie, or remove the row" if missing else fix
+    raise found.table.error(problem, fix, column, unclear)
 
 
 def _refuse_turned_points(found: Found, column: Column, chosen: ColumnNames) -> None:
@@ -210,9 +210,9 @@ def _refuse_turned_points(found: Found, column: Column, chosen: ColumnNames) -> 
     turned = header.index(first.name) > header.index(second.name) and "first" not in chosen.named
     points = [cell for cell in column.values if holds_points(cell)]
     if turned and points and "white" not in first.name.lower():
-        cure = f"say whose come first, as in --first {second.name} --second {first.name}"
+        fix = f"say whose come first, as in --first {second.name} --second {first.name}"
         problem = f"{points[0]!r} may be the points of either first"
-        raise found.table.error(problem, cure, column, column.holds(points[0]))
+        raise found.table.error(problem, fix, column, column.holds(points[0]))
 
 
 def _by_codes(found: Found, column: Column, codes: tuple[str, ...]) -> NDArray[np.int64]:
@@ -224,8 +224,8 @@ def _by_codes(found: Found, column: Column, codes: tuple[str, ...]) -> NDArray[n
     }
     for cell in column.values:
         if cell.lower() not in meaning:
-            cure = "name it with --outcome-codes FIRST,SECOND,TIE, or remove the row"
-            raise found.table.error(f"{cell!r} is not a code", cure, column, column.holds(cell))
+            fix = "name it with --outcome-codes FIRST,SECOND,TIE, or remove the row"
+            raise found.table.error(f"{cell!r} is not a code", fix, column, column.holds(cell))
     return np.array([meaning[cell.lower()] for cell in column.values])[column.codes]
 
 
@@ -240,8 +240,8 @@ def _refuse_contradiction(found: Found, by_points: NDArray[np.int64], chosen: Co
         return
     other = said != by_points
     if other.any():
-        cure = f"say which counts: --outcome {column.name}, or --first-score and --second-score"
-        raise found.table.error("the scores say that the outcome is another", cure, column, other)
+        fix = f"say which counts: --outcome {column.name}, or --first-score and --second-score"
+        raise found.table.error("the scores say that the outcome is another", fix, column, other)
 
 
 def _rule(column: Column, first: Column, second: Column, chosen: ColumnNames) -> tuple[str, ...]:

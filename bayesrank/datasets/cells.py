@@ -53,11 +53,11 @@ def finite(cell: str) -> float:
 
 
 def text(
-    table: Table, column: Column, empty: str = "the cell is empty", cure: str = "fill it"
+    table: Table, column: Column, empty: str = "the cell is empty", fix: str = "fill it"
 ) -> NDArray[Any]:
     """Texts, none of them empty, shape (K,)."""
     if "" in column.values:
-        raise table.error(empty, f"{cure}, or remove the row", column, column.holds(""))
+        raise table.error(empty, f"{fix}, or remove the row", column, column.holds(""))
     return column.cells
 
 
@@ -66,8 +66,8 @@ def refuse_nothing(table: Table, column: Column, known: Collection[str] = ()) ->
     for cell in column.values:
         if cell.lower() in NOTHING and cell not in known:
             problem = f"{cell!r} stands for a missing name" if cell else "the item has no name"
-            cure = "write its name, or remove the row"
-            raise table.error(problem, cure, column, column.holds(cell))
+            fix = "write its name, or remove the row"
+            raise table.error(problem, fix, column, column.holds(cell))
 
 
 def nothing(column: Column) -> NDArray[np.bool_]:
@@ -84,13 +84,13 @@ def number(
         cell, value = column.values[k], found[k]
         if gaps and not cell:
             continue
-        cure = "give it in a larger unit"
+        fix = "give it in a larger unit"
         if math.isnan(value):
             problem = f"{quoted(cell)} is not a finite number" if cell else "the number is missing"
-            cure = f"write a number, or {'leave it empty' if gaps else 'remove the row'}"
+            fix = f"write a number, or {'leave it empty' if gaps else 'remove the row'}"
         else:
             problem = f"{quoted(cell)} is larger than {largest:g}"
-        raise table.error(problem, cure, column, column.holds(cell))
+        raise table.error(problem, fix, column, column.holds(cell))
     return found[column.codes]
 
 
@@ -108,8 +108,8 @@ def numbers(table: Table, column: Column) -> NDArray[np.float64]:
     if comma and point:
         cell = next(cell for cell in said if {*marks} & {*cell})
         readings = f"{finite(cell.replace(',', '.')):g} or {re.sub('[,.]', '', cell)}"
-        problem, cure = f"{cell!r} may be {readings}", "write all rows in one of these ways"
-        raise table.error(problem, cure, column, column.holds(cell))
+        problem, fix = f"{cell!r} may be {readings}", "write all rows in one of these ways"
+        raise table.error(problem, fix, column, column.holds(cell))
     if comma or point:
         thousands, mark = ".," if comma else ",."
         plain = [cell.replace(thousands, "").replace(mark, ".") for cell in plain]
@@ -122,17 +122,17 @@ def whole(
     *,
     least: int = -(10**9),
     most: int = 10**9,
-    cure: str = "number the levels",
+    fix: str = "number the levels",
 ) -> NDArray[np.int64]:
     """Whole numbers in a range, shape (K,)."""
     found = numbers(table, column)
     for cell, value in zip(column.values, found, strict=True):
         if value != round(value) if math.isfinite(value) else True:
             problem = f"{quoted(cell)} is not a whole number" if cell else "the number is missing"
-            raise table.error(problem, cure, column, column.holds(cell))
+            raise table.error(problem, fix, column, column.holds(cell))
         if not least <= value <= most:
             problem = f"{value:g} is not one of {least:,} to {most:,}"
-            raise table.error(problem, cure, column, column.holds(cell))
+            raise table.error(problem, fix, column, column.holds(cell))
     return found.astype(np.int64)[column.codes]
 
 
@@ -140,8 +140,8 @@ def truth(table: Table, column: Column) -> NDArray[np.bool_]:
     """Whether each row says yes, shape (K,)."""
     for cell in column.values:
         if cell.lower() not in TRUTH:
-            cure = "write 1 for a tie" if column.name.lower() != "neutral" else "write 1 for yes"
-            raise table.error(f"{cell!r} is neither 0 nor 1", cure, column, column.holds(cell))
+            fix = "write 1 for a tie" if column.name.lower() != "neutral" else "write 1 for yes"
+            raise table.error(f"{cell!r} is neither 0 nor 1", fix, column, column.holds(cell))
     return np.array([TRUTH[cell.lower()] for cell in column.values])[column.codes]
 
 
@@ -161,16 +161,16 @@ def time(
         _refuse_seasons(table, column)
     first = date_format is not None or _day_first(table, column)
     found = [_date(cell, date_format, first) for cell in column.values]
-    cure = "write a number or a date in every row, and the same in all"
+    fix = "write a number or a date in every row, and the same in all"
     for cell, date in zip(column.values, found, strict=True):
         if date is None:
             problem = f"{quoted(cell)} is not a date such as 2024-05-31"
             hint = "or say how dates are written, as in --date-format %d/%m/%Y"
-            raise table.error(problem, f"{cure}, {hint}", column, column.holds(cell))
+            raise table.error(problem, f"{fix}, {hint}", column, column.holds(cell))
     zones = [date.tzinfo is not None for date in found if date is not None]
     if any(zones) and not all(zones):
         where = column.holds(column.values[zones.index(not zones[0])])
-        raise table.error("some times have a zone and some have none", cure, column, where)
+        raise table.error("some times have a zone and some have none", fix, column, where)
     plain = [d if d is None or d.tzinfo is None else d.astimezone(UTC) for d in found]
     moments = [None if d is None else d.replace(tzinfo=None) for d in plain]
     return np.array(moments, "datetime64[us]")[column.codes]
@@ -217,8 +217,8 @@ def _refuse_unclear_digits(table: Table, column: Column, said: list[str]) -> Non
         problem = f"{odd!r} is not a date, as others of its column are"
     else:
         return
-    cure = "write dates such as 2024-05-31, or say how they are written, as in --date-format %Y%m"
-    raise table.error(problem, cure, column, column.holds(odd))
+    fix = "write dates such as 2024-05-31, or say how they are written, as in --date-format %Y%m"
+    raise table.error(problem, fix, column, column.holds(odd))
 
 
 def _is_short_day(cell: str) -> bool:
@@ -234,8 +234,8 @@ def _refuse_seasons(table: Table, column: Column) -> None:
     ends = [(int(match[1]) + 1) % 100 == int(match[3]) for match in months]
     if len(ends) > 1 and all(ends):
         problem = f"{months[0][0]!r} may be a season or a month"
-        cure = "write the year of a season, or a day such as 2009-10-01"
-        raise table.error(problem, cure, column, column.holds(months[0][0]))
+        fix = "write the year of a season, or a day such as 2009-10-01"
+        raise table.error(problem, fix, column, column.holds(months[0][0]))
 
 
 def _day_first(table: Table, column: Column) -> bool:
@@ -245,5 +245,5 @@ def _day_first(table: Table, column: Column) -> bool:
     if day != month or not found or (not day and all(match[2] == "." for match in found)):
         return not month
     problem = "its dates may have the day first or the month"
-    cure = "say which, as in --date-format %d/%m/%Y or --date-format %m/%d/%Y"
-    raise table.error(problem, cure, column, column.holds(found[0][0]))
+    fix = "say which, as in --date-format %d/%m/%Y or --date-format %m/%d/%Y"
+    raise table.error(problem, fix, column, column.holds(found[0][0]))

@@ -125,8 +125,8 @@ def read_comparisons(
         try:
             data = _from_table(table, known, chosen)
         except DataError as error:
-            if path is None and "--" in error.cure:
-                raise error.with_cure(f"{error.cure} ({IN_PYTHON})") from None
+            if path is None and "--" in error.fix:
+                raise error.with_fix(f"{error.fix} ({IN_PYTHON})") from None
             raise
     alike = alike_note(data.names, "If they are: --fold-names.")
     alike += alike_note(data.judge_names, "If they are, write these judges alike.")
@@ -138,8 +138,8 @@ def _refuse_options(path: Path, chosen: ColumnNames) -> None:
     usual = ColumnNames(fold_names=chosen.fold_names)
     for name in (f.name for f in fields(chosen)):
         if getattr(chosen, name) != getattr(usual, name):
-            cure = f"leave out --{option(name)}"
-            raise DataError(path, "files of orders have no columns", cure)
+            fix = f"leave out --{option(name)}"
+            raise DataError(path, "files of orders have no columns", fix)
 
 
 def _from_table(table: Table, known: Items | None, chosen: ColumnNames) -> ComparisonData:
@@ -164,8 +164,8 @@ def _found(table: Table, chosen: ColumnNames) -> Found:
             table = reshaped(table, BY_CELLS)
         if not fitting(table, COMPARISONS, named) and fitting(table, (RATINGS,), {}):
             file = table.path.name if table.path.suffix else "FILE"
-            cure = f"rate it: bayesrank rate {file} (in Python: CollaborativeOrdinalGP)"
-            raise table.error("this looks like ratings and not like comparisons", cure)
+            fix = f"rate it: bayesrank rate {file} (in Python: CollaborativeOrdinalGP)"
+            raise table.error("this looks like ratings and not like comparisons", fix)
     return find(table, COMPARISONS, named)
 
 
@@ -233,8 +233,8 @@ def _labelled(found: Found) -> dict[str, Any]:
     for role, many in (("judge", "judges"), ("category", "categories")):
         column = found.columns.get(role)
         if column is not None:
-            cure = f"name it, or leave the column out with --ignore {column.name}"
-            cells.text(found.table, column, f"the {role} has no name", cure)
+            fix = f"name it, or leave the column out with --ignore {column.name}"
+            cells.text(found.table, column, f"the {role} has no name", fix)
             if role == "judge":  # a category may be North America
                 cells.refuse_nothing(found.table, column)
             labelled[many], labelled[f"{role}_names"] = column.codes, column.values
@@ -248,8 +248,8 @@ def _weight(found: Found) -> NDArray[np.float64] | None:
         return None
     weight = cells.number(found.table, column)
     if (weight < 0).any():
-        cure = "write how often the row counts, from 0 on"
-        raise found.table.error("the weight is negative", cure, column, weight < 0)
+        fix = "write how often the row counts, from 0 on"
+        raise found.table.error("the weight is negative", fix, column, weight < 0)
     if not weight.any():
         raise found.table.error("all weights are 0", "give some row a weight above 0", column)
     return weight
@@ -263,8 +263,8 @@ def _numbered(
         cells.refuse_nothing(table, column, known.names if known else ())
         listed = next((n for n in column.values if n.startswith(('["', "['", "[["))), None)
         if listed is not None:
-            problem, cure = f"{cells.quoted(listed)} is a list", "write one item a cell"
-            raise table.error(problem, cure, column, column.holds(listed))
+            problem, fix = f"{cells.quoted(listed)} is a list", "write one item a cell"
+            raise table.error(problem, fix, column, column.holds(listed))
     names = (
         known.names if known is not None else dict.fromkeys((*sides[0].values, *sides[1].values))
     )

@@ -41,7 +41,7 @@ class DataError(ValueError):
         The file.
     problem
         What is wrong, starting in lower case.
-    cure
+    fix
         What the person can do about it.
     row
         Line of the file, counted from 1 as a spreadsheet does (the header is row 1).
@@ -59,14 +59,14 @@ class DataError(ValueError):
         self,
         path: str | Path,
         problem: str,
-        cure: str,
+        fix: str,
         *,
         row: int | None = None,
         column: str | None = None,
     ) -> None:
         self.path = Path(path)
         self.problem = problem
-        self.cure = cure
+        self.fix = fix
         self.row = row
         self.column = column
         place = [str(path)]
@@ -74,11 +74,11 @@ class DataError(ValueError):
             place.append(f"row {row}")
         if column is not None:
             place.append(f"column {_brief(column)!r}")
-        super().__init__(" ".join(f"{', '.join(place)}: {_brief(problem)}; {cure}".splitlines()))
+        super().__init__(" ".join(f"{', '.join(place)}: {_brief(problem)}; {fix}".splitlines()))
 
-    def with_cure(self, cure: str) -> "DataError":
+    def with_fix(self, fix: str) -> "DataError":
         """The same with another fix."""
-        return DataError(self.path, self.problem, cure, row=self.row, column=self.column)
+        return DataError(self.path, self.problem, fix, row=self.row, column=self.column)
 
 
 def _brief(text: str) -> str:

@@ -29,8 +29,8 @@ def read_json(path: Path, text: str) -> list[tuple[int, Record]]:
         record = _json(line) if whole is None else line
         if not isinstance(record, dict):
             problem = "this line is not a JSON object with each key once"
-            cure = 'write objects, as in {"winner": "Ada", "loser": "Bob"}'
-            raise DataError(path, problem, cure, row=number)
+            fix = 'write objects, as in {"winner": "Ada", "loser": "Bob"}'
+            raise DataError(path, problem, fix, row=number)
         records += [(number, each) for each in _annotations(record)]
     return records
 

@@ -40,8 +40,8 @@ def read_items(path: Source, *, few: bool = False) -> Items:
     names = ITEMS.roles["item"].usual
     if column.name.lower() not in names:
         problem = f"the first column is called {column.name!r}, not {' or '.join(map(repr, names))}"
-        cure = f"the first line must name the columns, as in {ITEMS.example}"
-        raise DataError(table.path, problem, cure, row=1)
+        fix = f"the first line must name the columns, as in {ITEMS.example}"
+        raise DataError(table.path, problem, fix, row=1)
     cells.text(table, column, "the item has no name", "name it")
     table.refuse_twice(column)
     if len(column.values) < (1 if few else 2):

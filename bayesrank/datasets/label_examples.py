@@ -96,18 +96,18 @@ def read_label_examples(path: str | Path, features: tuple[str, ...] | None = Non
         for place, name in enumerate(labels):
             if kind + name in known:
                 values[:, place] = cells.number(table, known[kind + name], gaps=True)
-    cure = "or leave it empty"
+    fix = "or leave it empty"
     wrong = no_rank(ranks)
     if wrong is not None:
         problem = f"{ranks[wrong]:g} is not a rank among {len(labels)} labels"
-        cure = f"give 1 for the best to {len(labels)} for the worst, {cure}"
-        raise _error(table, problem, cure, wrong[0], _RANK + labels[wrong[1]])
+        fix = f"give 1 for the best to {len(labels)} for the worst, {fix}"
+        raise _error(table, problem, fix, wrong[0], _RANK + labels[wrong[1]])
     for k, place in np.argwhere(~(np.isnan(relevant) | (relevant == 0) | (relevant == 1))):
         problem = f"{relevant[k, place]:g} says nothing of relevance"
-        cure = f"give 1 for relevant, 0 for irrelevant, {cure}"
-        raise _error(table, problem, cure, k, _RELEVANT + labels[place])
+        fix = f"give 1 for relevant, 0 for irrelevant, {fix}"
+        raise _error(table, problem, fix, k, _RELEVANT + labels[place])
     return LabelExamples(Path(path), features, X, labels, ranks, relevant)
 
 
-def _error(table: Table, problem: str, cure: str, k: int, column: str) -> DataError:
-    return table.error(problem, cure, table.column(column), np.arange(len(table.rows)) == k)
+def _error(table: Table, problem: str, fix: str, k: int, column: str) -> DataError:
+    return table.error(problem, fix, table.column(column), np.arange(len(table.rows)) == k)

@@ -426,8 +426,8 @@ def option(role: str) -> str:
 def _unused(found: Found, named: Mapping[str, str]) -> DataError:
     odd = next(option(name) for name in named if name not in _options(found.layout))
     problem = f"--{odd} does not go with the columns {found.table.quoted}"
-    cure = f"these are read by {_options_for(sorted(_options(found.layout)))}"
-    return found.table.error(problem, cure)
+    fix = f"these are read by {_options_for(sorted(_options(found.layout)))}"
+    return found.table.error(problem, fix)
 
 
 def _unrecognised(table: Table, layouts: Sequence[Layout], named: Mapping[str, str]) -> DataError:
@@ -440,18 +440,18 @@ def _unrecognised(table: Table, layouts: Sequence[Layout], named: Mapping[str, s
     lacking = [name for name in needed[best] if name not in there[best]]
     wanted = " or ".join(map(repr, closest.roles[lacking[0]].usual))
     problem = f"there is no column {wanted} among {table.quoted}"
-    cure = f"the first line must name the columns, as in {closest.example}"
+    fix = f"the first line must name the columns, as in {closest.example}"
     if len(table.columns) == 1 and not shares[best]:
         problem = f"there is one column, {quoted(table.header[0])}"
-        cure = f"separate columns by commas, and name them in the first line: {closest.example}"
-        cure = "write order above it" if ">" in table.header[0] else cure
+        fix = f"separate columns by commas, and name them in the first line: {closest.example}"
+        fix = "write order above it" if ">" in table.header[0] else fix
     elif closest.options and _is_data(table):
         problem = f"the columns are called {table.quoted}: the first line holds items"
-        cure = f"write {layouts[0].example} above it"
+        fix = f"write {layouts[0].example} above it"
     elif closest.options and not shares[best]:
         problem = f"the columns {table.quoted} are not recognised as comparisons"
         ways = "; or ".join(map(_options_for, needed))
-        cure = f"say which they are, by {ways}; or rename them as in {layouts[0].example}"
+        fix = f"say which they are, by {ways}; or rename them as in {layouts[0].example}"
     elif closest.options:
         what = {"first": "first item", "second": "second item"}.get(lacking[0], lacking[0])
         what = what.replace("_", " ")
@@ -460,9 +460,9 @@ def _unrecognised(table: Table, layouts: Sequence[Layout], named: Mapping[str, s
             "outcome": f", or by {_options_for(('first_score', 'second_score'))}",
             "loser": ", or, if it names the winner of two, by --first and --second",
         }.get(lacking[0] if len(lacking) == 1 else "", "")
-        cure = f"say which is, by {_options_for(lacking)}{also}; or rename them as in "
-        cure += closest.example
-    return DataError(table.path, problem, cure, row=1)
+        fix = f"say which is, by {_options_for(lacking)}{also}; or rename them as in "
+        fix += closest.example
+    return DataError(table.path, problem, fix, row=1)
 
 
 def _options_for(roles: Sequence[str]) -> str:

@@ -114,14 +114,14 @@ def align(path: str | Path, data: ListData, like: ListData) -> tuple[ListData, L
         first = min(data.first, like.first)
         end = max(one.first + one.X.shape[1] for one in (data, like))
         return data._spread(first, end), like._spread(first, end)
-    cure = "give both files the same columns"
+    fix = "give both files the same columns"
     if data.names is None or like.names is None:
         problem = "one of the two files names its features, and the other numbers them"
-        raise DataError(path, problem, cure)
+        raise DataError(path, problem, fix)
     odd = set(data.names) ^ set(like.names)
     if odd:
         problem = f"the feature {cells.quoted(min(odd))} is in one of the two files only"
-        raise DataError(path, problem, cure)
+        raise DataError(path, problem, fix)
     places = [data.names.index(name) for name in like.names]
     return replace(data, X=data.X[:, places], names=like.names), like
 
@@ -232,11 +232,11 @@ def _names(path: Path, queries: list[str], num_rows: int) -> tuple[str, ...]:
 def _from_table(table: Table) -> ListData:
     found = find(table, (LISTS,))
     if not found.rest:
-        problem, cure = "there is no column of features", f"see {LISTS.example}"
-        raise DataError(table.path, problem, cure, row=1)
+        problem, fix = "there is no column of features", f"see {LISTS.example}"
+        raise DataError(table.path, problem, fix, row=1)
     query, label = found.columns["query"], found.columns["label"]
     queries = tuple(cells.text(table, query, "the query is empty", "name it"))
-    grades = cells.whole(table, label, least=0, most=_LARGEST, cure="number the grades from 0 on")
+    grades = cells.whole(table, label, least=0, most=_LARGEST, fix="number the grades from 0 on")
     X = np.stack([cells.number(table, each, largest=LARGEST) for each in found.rest], axis=1)
     items: tuple[str, ...] = ()
     if "item" in found.columns:

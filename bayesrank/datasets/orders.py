@@ -36,22 +36,22 @@ def read_order_cells(table: Table, column: Column) -> tuple[list[NamedOrder], tu
     for cell in column.values:
         groups = _groups(cell, between)
         if groups is None or not all(name for group in groups for name in group):
-            problem, cure = f"{cell[:60]!r} is not an order", "write it as a > b = c, best first"
-            raise table.error(problem, cure, column, column.holds(cell))
+            problem, fix = f"{cell[:60]!r} is not an order", "write it as a > b = c, best first"
+            raise table.error(problem, fix, column, column.holds(cell))
         orders.append(groups)
     names = dict.fromkeys(name for groups in orders for group in groups for name in group)
     for name in names:
         if {"<", "→", "≻", "\n"} & {*name} or "&gt" in name or name.endswith("-"):
             where = np.array([name in cell for cell in column.values])[column.codes]
-            cure = "write it as a > b > c, the best first"
+            fix = "write it as a > b > c, the best first"
             raise table.error(
-                f"{cells.quoted(name)} is not an item of an order", cure, column, where
+                f"{cells.quoted(name)} is not an item of an order", fix, column, where
             )
         parts = [part.strip() for part in re.split("[,;]", name)]
         if len(parts) > 1 and names.keys() >= set(parts):
             where = np.array([name in cell for cell in column.values])[column.codes]
-            cure = "write a = b where two are not compared, and a > b where one is better"
-            raise table.error(f"{name!r} may be one item or {len(parts)}", cure, column, where)
+            fix = "write a = b where two are not compared, and a > b where one is better"
+            raise table.error(f"{name!r} may be one item or {len(parts)}", fix, column, where)
     note = f"Items between {between!r} in {column.name!r} are orders, the best first."
     return orders, (note,) * (between != ">")
 

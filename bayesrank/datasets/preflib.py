@@ -52,8 +52,8 @@ class _Line(NamedTuple):
     row: int
     text: str
 
-    def error(self, problem: str, cure: str) -> DataError:
-        return DataError(self.path, problem, cure, row=self.row)
+    def error(self, problem: str, fix: str) -> DataError:
+        return DataError(self.path, problem, fix, row=self.row)
 
     def number(self, text: str) -> int:
         """A whole number of the line."""
@@ -122,8 +122,8 @@ def _refuse_incomplete(path: Path, names: dict[int, str], orders: list[Order]) -
         left = len(names) - sum(map(len, order.groups))
         if left:
             problem = f"the order leaves out {left:,} of {len(names):,} alternatives"
-            cure = f"let the file's name end in {path.suffix[:-1]}i, for incomplete orders"
-            raise DataError(path, problem, cure, row=order.row)
+            fix = f"let the file's name end in {path.suffix[:-1]}i, for incomplete orders"
+            raise DataError(path, problem, fix, row=order.row)
 
 
 def _read_name(line: _Line, names: dict[int, str]) -> None:
@@ -141,8 +141,8 @@ def _read_name(line: _Line, names: dict[int, str]) -> None:
 def _read_order(line: _Line, names: dict[int, str], most: int, unnamed: set[int]) -> Order:
     """An order; of the first `most` alternatives, those without a name go by their numbers."""
     if not names and not most:
-        cure = "download the file again: PrefLib's old format, without it, is not read"
-        raise line.error("no line '# ALTERNATIVE NAME 1: ...' stands above the orders", cure)
+        fix = "download the file again: PrefLib's old format, without it, is not read"
+        raise line.error("no line '# ALTERNATIVE NAME 1: ...' stands above the orders", fix)
     match = _ORDER.fullmatch("".join(line.text.split()))
     if match is None:
         raise line.error(f"{line.text[:40]!r} is not an order", "write it as 2: 3,1,{4,5}")

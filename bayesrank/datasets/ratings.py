@@ -97,9 +97,9 @@ def read_ratings(path: Source, *, num_levels: int | None = None) -> RatingData:
             tell(note)
     table.refuse_twice(user, item)
     bounds = {} if num_levels is None else {"least": 1, "most": num_levels}
-    cure = "number the levels 1, 2, 3, ... (multiply half-steps by two)"
-    cure = cure if num_levels is None else "correct it, or change --levels"
-    levels = cells.whole(table, rating, cure=cure, **bounds)
+    fix = "number the levels 1, 2, 3, ... (multiply half-steps by two)"
+    fix = fix if num_levels is None else "correct it, or change --levels"
+    levels = cells.whole(table, rating, fix=fix, **bounds)
     _refuse_gaps(table, set(levels.tolist()), num_levels)
     rows = np.stack([user.codes, item.codes], axis=1)
     ignored = tuple(column.name for column in found.rest)
@@ -115,9 +115,9 @@ def _refuse_gaps(table: Table, used: set[int], num_levels: int | None) -> None:
     if unused is None and high not in used:
         unused = high
     if unused is not None:
-        cure = "number the levels in use without gaps"
+        fix = "number the levels in use without gaps"
         raise DataError(
             table.path,
             f"nobody used level {unused} of {low} to {high}",
-            cure if num_levels is None else f"{cure}, or leave --levels out",
+            fix if num_levels is None else f"{fix}, or leave --levels out",
         )

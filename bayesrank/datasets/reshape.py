@@ -135,13 +135,13 @@ def _counts(table: Table) -> Table | None:
         return None
     ties = table.column("ties", "draws", "d")
     used = found or tuple(column for column in (won, lost or games) if column)
-    counts = [cells.whole(table, c, least=0, cure="count the wins") for c in used]
+    counts = [cells.whole(table, c, least=0, fix="count the wins") for c in used]
     tied = cells.whole(table, ties, least=0) if ties else 0 * counts[0]
     if not found and not lost:
         counts[1] = counts[1] - counts[0] - tied
         if (counts[1] < 0).any():
-            cure = "count games, and those of them that the first side won"
-            raise table.error("more were won than played", cure, won, counts[1] < 0)
+            fix = "count games, and those of them that the first side won"
+            raise table.error("more were won than played", fix, won, counts[1] < 0)
     others = [found for found in fitting(table, COMPARISONS, {}) if sides_of(table)]
     for other in (*others, table.column("weight", "count")):
         if other is not None:
@@ -189,14 +189,14 @@ def _best_worst(table: Table) -> Table | None:
     if best is None or len(members) < 3:
         if best is None or worst is None or table.column("item"):
             return None
-        cure = "add the items of each set as item1, item2, ...; or name --winner and --loser"
-        raise table.error("the best and the worst are there without their set", cure, best)
+        fix = "add the items of each set as item1, item2, ...; or name --winner and --loser"
+        raise table.error("the best and the worst are there without their set", fix, best)
     shown = [c.cells for c in members]
     used = [column for column in (best, worst) if column]
     chosen = [_chosen(table, column, members, shown) for column in used]
     if worst is not None and (same := np.equal(*chosen)).any():
-        problem, cure = "an item is both the best and the worst", "write another for one of them"
-        raise table.error(problem, cure, worst, same)
+        problem, fix = "an item is both the best and the worst", "write another for one of them"
+        raise table.error(problem, fix, worst, same)
     orders = []
     for k in range(len(table.rows)):
         own = [each[k] for each in chosen]
@@ -228,8 +228,8 @@ def _chosen(
     ):
         if wrong.any():
             problem = f"{cells.quoted(said[int(np.argmax(wrong))])} {what}"
-            cure = f"write the name of the item, or of its column, such as {members[0].name}"
-            raise table.error(problem, cure, column, wrong)
+            fix = f"write the name of the item, or of its column, such as {members[0].name}"
+            raise table.error(problem, fix, column, wrong)
     return np.where(named != "", named, placed)
 
 
@@ -266,9 +266,9 @@ def _ranks_of(table: Table, column: Column) -> NDArray[np.float64]:
     for cell, place in zip(column.values, places, strict=True):
         if place == 0 or (cell and np.isnan(place)):
             what = "may be the first place, or none" if place == 0 else "is not a place"
-            cure = "write 1 for the first, and nothing where there is none"
+            fix = "write 1 for the first, and nothing where there is none"
             problem = f"{cells.quoted(cell)} {what}"
-            raise table.error(problem, cure, column, column.holds(cell))
+            raise table.error(problem, fix, column, column.holds(cell))
     return np.array(places)[column.codes]
 
 
@@ -331,8 +331,8 @@ def _by_place(table: Table) -> Table | None:
     if all(_RANK.fullmatch(cell.lower()) for cell in texts):
         if named:
             problem = f"{columns[0].name!r} may hold an item or the rank of one"
-            cure = "write names of items, or name the columns as the items"
-            raise table.error(problem, cure, columns[0])
+            fix = "write names of items, or name the columns as the items"
+            raise table.error(problem, fix, columns[0])
         return None
     if len(set(texts)) == len(texts):  # items come in more than one place
         return None
@@ -425,11 +425,11 @@ def _square(table: Table) -> Table | None:
     wins[order] = counts
     itself = np.eye(len(names), dtype=bool)
     if not (wins[~itself] >= 0).all() or (wins != np.round(wins)).any() or wins[itself].any():
-        cure = "write how often the row beat the column, and nothing beside an item itself"
-        raise table.error("a square table holds what is not a count of wins", cure)
+        fix = "write how often the row beat the column, and nothing beside an item itself"
+        raise table.error("a square table holds what is not a count of wins", fix)
     if (wins == wins.T).all():
-        cure = "count the wins of the row, not the games"
-        raise table.error("a square table is the same turned round", cure)
+        fix = "count the wins of the row, not the games"
+        raise table.error("a square table is the same turned round", fix)
     winner, loser = np.nonzero(wins)
     rows = table.kept(np.argsort(order)[winner]).with_columns(())
     cells_ = {"winner": np.array(names, object)[winner], "loser": np.array(names, object)[loser]}
@@ -451,8 +451,8 @@ def _answers(table: Table) -> Table | None:
         return None
     column = found[0]
     if len(found) > 1:
-        cure = f"name one, as in --order {column.name!r}"
-        raise table.error("several columns hold orders", cure, column)
+        fix = f"name one, as in --order {column.name!r}"
+        raise table.error("several columns hold orders", fix, column)
     orders = [json.dumps([n.strip() for n in c.rstrip(";").split(";")]) for c in column.values]
     given = np.array([bool(cell) for cell in column.values])[column.codes]
     note = f"Answers to {column.name!r} are orders, the best first."

@@ -117,11 +117,11 @@ def read_qrels(path: str | Path, *, negative: Literal["refuse", "zero"] = "refus
         raise ValueError(f"negative must be 'refuse' or 'zero', got {negative!r}")
     found = _read(Path(path), QRELS)
     table, column = found.table, found.columns["label"]
-    labels = cells.whole(table, column, cure="number the levels 0, 1, 2, ...")
+    labels = cells.whole(table, column, fix="number the levels 0, 1, 2, ...")
     if negative == "refuse" and (labels < 0).any():
-        cure = "write 0, or take them as 0 by --negative-labels zero"
+        fix = "write 0, or take them as 0 by --negative-labels zero"
         lowest = column.values[column.codes[int(np.argmax(labels < 0))]]
-        raise table.error(f"the label {lowest} is below zero", cure, column, labels < 0)
+        raise table.error(f"the label {lowest} is below zero", fix, column, labels < 0)
     keys = [found.columns[role] for role in ("query", "item")]
     table.refuse_twice(*keys)
     texts = [key.cells.tolist() for key in keys]

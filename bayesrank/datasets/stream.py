@@ -103,8 +103,8 @@ def survey(
         reason = error.strerror or type(error).__name__
         raise DataError(path, f"it cannot be read ({reason})", "check the path") from None
     if form is None or not highest:
-        cure = "write a level, then the features, on each line"
-        raise DataError(path, f"there is no line to learn from{problem}", cure)
+        fix = "write a level, then the features, on each line"
+        raise DataError(path, f"there is no line to learn from{problem}", fix)
     if num_levels is None and highest > _MOST_LEVELS:
         problem = f"its levels go up to {highest}, which is not a scale of ratings"
         raise DataError(path, problem, f"fix the level, or give --levels {highest}")

@@ -74,12 +74,12 @@ class Table:
         return plain | {column.name.lower(): column for column in self.columns}
 
     def error(
-        self, problem: str, cure: str, column: Column | None = None, where: Any = None
+        self, problem: str, fix: str, column: Column | None = None, where: Any = None
     ) -> DataError:
         """Error about a column, or about its first row of those where the mask is true."""
         row = None if where is None else int(self.rows[int(np.argmax(where))])
         label = None if column is None else column.name
-        return DataError(self.path, problem, cure, row=row, column=label)
+        return DataError(self.path, problem, fix, row=row, column=label)
 
     def kept(self, rows: NDArray[Any]) -> "Table":
         """Some of the rows, by a mask or their numbers, and of the cells those that they hold."""
@@ -170,9 +170,9 @@ def _of_lines(path: Path, lines: Sequence[tuple[int, Sequence[str]]]) -> Table:
     for row, cells in records:
         if len(cells) != len(header):
             problem = f"{len(cells)} cells where the header has {len(header)}"
-            cure = "give every row one cell a column, and quote a cell that contains a comma"
-            cure = f"{_TITLE}, or {cure}" if len(header) == 1 else cure
-            raise DataError(path, problem, cure, row=row)
+            fix = "give every row one cell a column, and quote a cell that contains a comma"
+            fix = f"{_TITLE}, or {fix}" if len(header) == 1 else fix
+            raise DataError(path, problem, fix, row=row)
     rows, table = zip(*records, strict=True)
     columns = list(map(Column.of, header, zip(*table, strict=True)))
     return Table(path, _checked(path, first, columns), np.array(rows))
@@ -241,9 +241,9 @@ def _loaded(path: Path, read: Callable[[Path], Any], kind: str, package: str) ->
         try:
             return read(path)
         except ImportError:
-            cure = f"install it (pip install {package}), or save the file as CSV"
+            fix = f"install it (pip install {package}), or save the file as CSV"
             problem = f"reading a {kind} needs the package {package}"
-            raise DataError(path, problem, cure) from None
+            raise DataError(path, problem, fix) from None
         except (DataError, FileNotFoundError):
             raise
         except Exception as error:  # the packages have errors of their own
@@ -284,8 +284,8 @@ def _refuse_again(path: Path, row: int | None, names: Sequence[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name.lower() in seen:
-            problem, cure = "this column is there twice", "rename one of the two"
-            raise DataError(path, problem, cure, row=row, column=name)
+            problem, fix = "this column is there twice", "rename one of the two"
+            raise DataError(path, problem, fix, row=row, column=name)
         seen.add(name.lower())
 
 
@@ -298,7 +298,7 @@ def _checked(path: Path, row: int | None, columns: Sequence[Column]) -> tuple[Co
             continue
         if not column.name and position > 1:
             problem = f"column number {position} has no name"
-            cure = "name or remove it" if any(c.name for c in columns[1:]) else _TITLE
-            raise DataError(path, problem, cure, row=row)
+            fix = "name or remove it" if any(c.name for c in columns[1:]) else _TITLE
+            raise DataError(path, problem, fix, row=row)
         kept.append(column)
     return tuple(kept)

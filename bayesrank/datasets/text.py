@@ -78,8 +78,8 @@ def read_bytes(path: Path) -> bytes:
         if str(path) == "-":
             raw = sys.stdin.buffer.read()
         else:
-            cure = "divide it, or leave out rows or columns"
-            check_memory(_SPACE * path.stat().st_size, f"{path}: its text and its cells", cure)
+            fix = "divide it, or leave out rows or columns"
+            check_memory(_SPACE * path.stat().st_size, f"{path}: its text and its cells", fix)
             raw = path.read_bytes()
         try:
             raw = gzip.decompress(raw) if path.suffix.lower() == ".gz" else raw
@@ -114,8 +114,8 @@ def _as_utf8(path: Path, raw: bytes) -> bytes:
         if encoding == "cp1252":
             tell(f"{path.name} is not UTF-8 text and is read as Windows-1252: check its accents.")
         return text.encode()
-    cure = "save it as UTF-8"
-    raise DataError(path, "this is neither UTF-8 nor Windows-1252 text", cure, row=row)
+    fix = "save it as UTF-8"
+    raise DataError(path, "this is neither UTF-8 nor Windows-1252 text", fix, row=row)
 
 
 def separated(path: Path, raw: bytes) -> tuple[str, bytes]:

@@ -53,8 +53,8 @@ class Labels:
         values = id_list([column] if one else column, f"{what}s")
         for value in values:
             if value not in self._number:
-                cure = "with_users" if what == "user" else "with_items"
-                raise ValueError(f"{what} {value!r} is not known; add it by {cure}")
+                fix = "with_users" if what == "user" else "with_items"
+                raise ValueError(f"{what} {value!r} is not known; add it by {fix}")
         return np.array([self._number[x] for x in values], np.int64)
 
     def unknown(self, column: Any) -> list[Hashable]:
@@ -133,8 +133,8 @@ def level_numbers(levels: NDArray, num_levels: int | None) -> tuple[NDArray, NDA
     wrong = ~np.isfinite(levels) | (levels != np.round(levels))
     if wrong.any():
         row = int(np.argmax(wrong))
-        cure = "pass whole numbers, or round them" if np.isfinite(levels[row]) else "remove the row"
-        raise ValueError(f"levels is {levels[row]} in row {row}; {cure}")
+        fix = "pass whole numbers, or round them" if np.isfinite(levels[row]) else "remove the row"
+        raise ValueError(f"levels is {levels[row]} in row {row}; {fix}")
     low, high = int(levels.min()), int(levels.max())
     if num_levels is not None:
         low, high = 1, check_count(num_levels, "num_levels", 2)

@@ -28,22 +28,22 @@ def read_columns(
     comparisons: Any,
     items: int | Sequence[Hashable] | None,
     given: Mapping[str, Any],
-    cure: str | None = None,
+    fix: str | None = None,
 ) -> ComparisonData:
     """Read comparisons of `items` (names, how many, or None), each counted once or more.
 
     A table may have the columns that `given` names by the arguments of `fit`; names that are none
-    of `items` are refused with the `cure`, or numbered on if that is None.
+    of `items` are refused with the `fix`, or numbered on if that is None.
     """
     if isinstance(comparisons, ComparisonData):
         if any(value is not None for value in given.values()):
             raise ValueError("comparisons has its columns; give no others beside it")
         return comparisons
     if not isinstance(items, int) and _is_other_layout(comparisons, given):
-        return _among(recognised(comparisons, given), items, cure)
+        return _among(recognised(comparisons, given), items, fix)
     columns = _columns(comparisons, given)
     said = {name: columns.get(name, given.get(argument)) for name, argument in _ARGUMENTS.items()}
-    pairs, names = _numbered(comparisons, columns, items, cure)
+    pairs, names = _numbered(comparisons, columns, items, fix)
     kept = np.ones(len(pairs), bool)
     if said["weight"] is not None:
         kept = read_weights(said["weight"], len(pairs)) > 0.0
@@ -70,8 +70,8 @@ def _refuse_no_names(texts: Sequence[str]) -> None:
         if name.strip().lower() in NOTHING:
             raise ValueError(f"comparisons has {name!r}, which stands for a missing name; name it")
         if name.strip().lower() in TIED:
-            cure = "name both items, and mark ties by 1 in a column tie"
-            raise ValueError(f"comparisons has {name!r}, which may be a tie; {cure}")
+            fix = "name both items, and mark ties by 1 in a column tie"
+            raise ValueError(f"comparisons has {name!r}, which may be a tie; {fix}")
 
 
 def _is_other_layout(table: Any, given: Mapping[str, Any]) -> bool:
@@ -127,12 +127,12 @@ def _whole_numbers(table: Any) -> set[int]:
 
 
 def _among(
-    data: ComparisonData, items: Sequence[Hashable] | None, cure: str | None
+    data: ComparisonData, items: Sequence[Hashable] | None, fix: str | None
 ) -> ComparisonData:
     """The same by the numbers of items that are known; others are numbered on, or refused."""
     if items is None or data.orders is not None:
         return data
-    numbers = numbers_of([list(data.names)], items, cure)[:, 0]
+    numbers = numbers_of([list(data.names)], items, fix)[:, 0]
     known = {*items}
     others = [name for name in data.names if name not in known]
     return replace(data, names=(*items, *others), comparisons=numbers[data.comparisons])
@@ -142,7 +142,7 @@ def _numbered(
     comparisons: Any,
     columns: Mapping[str, Any],
     items: int | Sequence[Hashable] | None,
-    cure: str | None,
+    fix: str | None,
 ) -> tuple[NDArray[np.int64], Sequence[Hashable]]:
     """Numbers of winner and loser, shape (K, 2), and the items' names."""
     if isinstance(items, int):
@@ -154,7 +154,7 @@ def _numbered(
     if not seen:
         raise ValueError("comparisons has no rows; pass one (winner, loser) or more")
     names = in_order(seen) if items is None else list(items)
-    numbers, others = _looked_up(codes, seen, names, cure)
+    numbers, others = _looked_up(codes, seen, names, fix)
     itself = numbers[:, 0] == numbers[:, 1]
     if itself.any():
         row = int(np.argmax(itself))
@@ -182,10 +182,10 @@ def read_pairs(pairs: Any, name: str, columns: Mapping[str, Any] | None = None) 
 
 
 def numbers_of(
-    columns: Sequence[Any], known: Sequence[Hashable], cure: str | None, name: str = "items"
+    columns: Sequence[Any], known: Sequence[Hashable], fix: str | None, name: str = "items"
 ) -> NDArray[np.int64]:
-    """Numbers of names (P, columns); unknown ones are refused with the cure, or numbered on."""
-    return _looked_up(*_factorized(columns, name), known, cure)[0]
+    """Numbers of names (P, columns); unknown ones are refused with the fix, or numbered on."""
+    return _looked_up(*_factorized(columns, name), known, fix)[0]
 
 
 def time_of(pairs: Any, time: Any) -> Any:
@@ -267,15 +267,15 @@ def _cells(column: Any) -> NDArray[Any]:
 
 
 def _looked_up(
-    codes: NDArray[np.int64], seen: list[Hashable], known: Sequence[Hashable], cure: str | None
+    codes: NDArray[np.int64], seen: list[Hashable], known: Sequence[Hashable], fix: str | None
 ) -> tuple[NDArray[np.int64], list[Hashable]]:
     """Numbers by names that are known, and the other names, which are numbered on."""
     number = {name: place for place, name in enumerate(known)}
     others = [name for name in seen if name not in number]
-    if others and cure is not None:
+    if others and fix is not None:
         at = np.flatnonzero(np.isin(codes.T.ravel(), [seen.index(name) for name in others]))[0]
         name, row = seen[codes.T.ravel()[at]], at % len(codes)
-        raise ValueError(f"item {name!r} in row {row} is not known; {cure}")
+        raise ValueError(f"item {name!r} in row {row} is not known; {fix}")
     number |= {name: len(known) + place for place, name in enumerate(others)}
     return np.array([number[name] for name in seen], np.int64)[codes], others
 

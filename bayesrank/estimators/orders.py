@@ -22,7 +22,7 @@ from bayesrank.solvers.comparisons.terms import read_weights
 
 Array = NDArray[np.float64]
 
-_CURE = "rank it in an order, or give it among items or item_features"
+_FIX = "rank it in an order, or give it among items or item_features"
 
 
 class OrderRanker(NamedRanker):
@@ -189,7 +189,7 @@ class OrderRanker(NamedRanker):
             If `fit` has not been called; if an item is not known.
         """
         mean, stddev = self._posterior().skills()
-        at = self._numbers(items, _CURE)
+        at = self._numbers(items, _FIX)
         return (mean[at], stddev[at]) if return_std else mean[at]
 
     def predict_proba(self, pairs: Any) -> Array:
@@ -210,7 +210,7 @@ class OrderRanker(NamedRanker):
             If `fit` has not been called; if an item is not known.
         """
         posterior = self._posterior()
-        numbers = numbers_of(read_pairs(pairs, "pairs"), self.names_, _CURE, "pairs")
+        numbers = numbers_of(read_pairs(pairs, "pairs"), self.names_, _FIX, "pairs")
         return posterior.chances(Asked(*numbers.T))[:, 2]
 
 

@@ -260,7 +260,7 @@ class PairwiseRanker(NamedRanker):
             If `fit` has not been called; if an item is not known, or the time is too early.
         """
         posterior = self._posterior()
-        at = self._numbers(items, self._cure("error"))
+        at = self._numbers(items, self._fix("error"))
         if time is None:
             mean, stddev = posterior.skills()
         else:
@@ -308,9 +308,9 @@ class PairwiseRanker(NamedRanker):
         ValueError
             If an item is not known, a time is too early, or `outcome` is not possible.
         """
-        cure = self._cure(unknown)
+        fix = self._fix(unknown)
         self._posterior()
-        numbers = numbers_of(read_pairs(pairs, "pairs"), self.names_, cure, "pairs")
+        numbers = numbers_of(read_pairs(pairs, "pairs"), self.names_, fix, "pairs")
         return self._chance(self._chances(numbers, time_of(pairs, time)), outcome)
 
     def score(
@@ -340,7 +340,7 @@ class PairwiseRanker(NamedRanker):
         """
         self._posterior()
         given = {"ties": ties, "sample_weight": sample_weight, "time": time}
-        data = read_columns(comparisons, self.names_, given, self._cure("population"))
+        data = read_columns(comparisons, self.names_, given, self._fix("population"))
         return self._score(self._chances(data.comparisons, data.times), data)
 
     def query(self, n: int = 1, *, candidates: Any = None) -> list[tuple[Hashable, Hashable]]:
@@ -370,7 +370,7 @@ class PairwiseRanker(NamedRanker):
         pairs = None
         if candidates is not None:
             named = read_pairs(candidates, "candidates")
-            pairs = numbers_of(named, self.names_, self._cure("error"), "candidates")
+            pairs = numbers_of(named, self.names_, self._fix("error"), "candidates")
         chosen = self._questions(n, pairs)
         return [(self.names_[first], self.names_[second]) for first, second in chosen]
 
@@ -401,7 +401,7 @@ class PairwiseRanker(NamedRanker):
     def _all(self) -> NDArray[np.int64]:
         return np.arange(len(self.names_))
 
-    def _cure(self, unknown: Unknown) -> str | None:
+    def _fix(self, unknown: Unknown) -> str | None:
         """What to do about an item that is not known, if anything has to be done."""
         if unknown not in ("error", "population"):
             raise ValueError(f"unknown is {unknown!r}; choose 'error' or 'population'")

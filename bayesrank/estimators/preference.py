@@ -22,7 +22,7 @@ from bayesrank.solvers.comparisons.terms import MarginRows
 
 Array = NDArray[np.float64]
 
-_CURE = "the index of X holds the items' names"
+_FIX = "the index of X holds the items' names"
 
 
 class PreferenceGP(SkillRanker):
@@ -288,7 +288,7 @@ class PreferenceGP(SkillRanker):
     ) -> ComparisonData:
         """Comparisons of items by their row numbers, or by names if there are some."""
         given = {"ties": ties, "sample_weight": sample_weight, "time": None}
-        data = read_columns(comparisons, count if names is None else names, given, _CURE)
+        data = read_columns(comparisons, count if names is None else names, given, _FIX)
         refuse_times(data)
         return data
 

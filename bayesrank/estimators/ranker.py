@@ -300,14 +300,14 @@ class NamedRanker(Saved, SkillRanker):
     def _names(self) -> list[Hashable]:
         return self.names_
 
-    def _numbers(self, items: Sequence[Hashable] | None, cure: str | None) -> NDArray[np.int64]:
+    def _numbers(self, items: Sequence[Hashable] | None, fix: str | None) -> NDArray[np.int64]:
         """Numbers of named items, or of all."""
         if items is None:
             return np.arange(len(self.names_))
         table = getattr(items, "ndim", 1) > 1 or column_names(items) is not None
         if table or any(_is_pair(item) and item not in self.names_ for item in items):
             raise ValueError("items has pairs; predict_proba gives the chances of pairs")
-        return numbers_of([id_list(items, "items")], self.names_, cure)[:, 0]
+        return numbers_of([id_list(items, "items")], self.names_, fix)[:, 0]
 
     def _data(self, comparisons: Any, given: Mapping[str, Any]) -> ComparisonData:
         """Comparisons by pairs with what is known of the items; see `read_columns`."""

@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([T ][\d:.]+)?")
 _MICROSECONDS = 86_400e6  # of a day
-_CURE = "pass numbers, or dates (datetime64, datetime, or text such as 2024-05-31)"
+_FIX = "pass numbers, or dates (datetime64, datetime, or text such as 2024-05-31)"
 
 
 class Clock(NamedTuple):
@@ -71,7 +71,7 @@ def read_times(values: Any, name: str) -> tuple[Array, bool]:
     elif dates:
         return _read_cells(array, name), True
     else:
-        raise ValueError(f"{name} has dtype {array.dtype}; {_CURE}")
+        raise ValueError(f"{name} has dtype {array.dtype}; {_FIX}")
     if not usable.all():
         row = int(np.argmin(usable))
         raise ValueError(f"{name} is {array[row]} in row {row}; give every comparison its time")
@@ -86,10 +86,10 @@ def _read_cells(cells: NDArray[Any], name: str) -> Array:
         if getattr(cell, "tzinfo", None) is not None:
             raise ValueError(f"{name} has a time zone in row {row}; convert to UTC without one")
         if isinstance(cell, str) and not _DATE.fullmatch(cell.strip()):
-            raise ValueError(f"{name} is {str(cell)!r} in row {row}; {_CURE}")
+            raise ValueError(f"{name} is {str(cell)!r} in row {row}; {_FIX}")
     try:
         plain = [cell.strip() if isinstance(cell, str) else cell for cell in cells]
         days = np.array(plain, "datetime64[us]")
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} holds what is not a date ({error}); {_CURE}") from None
+        raise ValueError(f"{name} holds what is not a date ({error}); {_FIX}") from None
     return days.astype(np.int64) / _MICROSECONDS

@@ -173,7 +173,7 @@ _WHOLE = frozenset(
 _MARGIN = 1.4
 # Their first operand becomes their result.
 _IN_PLACE = frozenset({"scan", "scatter", "scatter-add", "while"})
-_CURE = (
+_FIX = (
     "give it fewer latents or fewer data; docs/scale.md says which programs need less, and "
     "bayesrank.solvers.comparisons.DynamicEP keeps skills in time"
 )
@@ -200,7 +200,7 @@ def _refuse_above(need: float, jaxpr: Any) -> None:
         shape = " x ".join(f"{side:,}" for side in _largest(jaxpr.jaxpr))
         raise TooLargeError(
             f"the program takes at least {size_of(need)} of memory at once (it has arrays of "
-            f"{shape} numbers), and {size_of(room)} are free; {_CURE}"
+            f"{shape} numbers), and {size_of(room)} are free; {_FIX}"
         )
 
 

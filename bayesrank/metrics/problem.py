@@ -105,12 +105,12 @@ def _levels(labels: ArrayLike) -> tuple[float, ...] | None:
 def _check_values(name: str, values: ArrayLike, used: Any, kind: LabelKind) -> None:
     array, used = np.broadcast_arrays(np.asarray(values, np.float64), used)
 
-    def refuse(bad: NDArray[np.bool_], what: str, cure: str) -> None:
+    def refuse(bad: NDArray[np.bool_], what: str, fix: str) -> None:
         wrong = np.argwhere(bad & used)
         if len(wrong):
             place = tuple(int(i) for i in wrong[0])
             index = ", ".join(map(str, place))
-            raise ValueError(f"{name}[{index}] is {array[place]:g}: {what}; {cure}")
+            raise ValueError(f"{name}[{index}] is {array[place]:g}: {what}; {fix}")
 
     if name == "scores":
         refuse(np.isnan(array), "a score must be a number", "mask it by where=, or give -inf")

@@ -1,4 +1,4 @@
-"""What EP refuses of the wider class: the message names the site and a cure, and the cure works."""
+"""What EP refuses of the wider class: the message names the site and a fix, and the fix works."""
 
 from typing import Any
 
@@ -176,7 +176,7 @@ def fourier_by_a_matrix():
     observe(dist.Normal(basis @ normal("f", 0.8, (6,)), 0.5), Y)
 
 
-# What is refused, parts of the message, and the cure that it names: values to hold fixed (and a
+# What is refused, parts of the message, and the fix that it names: values to hold fixed (and a
 # program that has them written in), or another program.
 KNOWN: dict[Any, tuple[list[str], dict[str, Any], Any]] = {
     scale_of_a_prior: (
@@ -229,7 +229,7 @@ def _refused(model: Any) -> Any:
 
 
 @pytest.mark.parametrize("model", [_refused(model) for model in (*KNOWN, *REWRITTEN)])
-def test_refused_with_the_cure(model):
+def test_refused_with_the_fix(model):
     with pytest.raises(ValueError) as caught:
         EP(model).run(KEY)
     for part in (KNOWN.get(model) or REWRITTEN[model])[0]:
@@ -239,10 +239,10 @@ def test_refused_with_the_cure(model):
 @pytest.mark.parametrize("model", [_refused(model) for model in KNOWN])
 def test_values_given_are_values_written_in(model):
     _, params, same = KNOWN[model]
-    cured, other = EP(model).run(KEY, params=params), EP(same).run(KEY)
-    assert cured.converged
-    assert_allclose(cured.joint_mean, other.joint_mean, atol=1e-6)
-    assert_allclose(cured.joint_covariance, other.joint_covariance, atol=1e-6)
+    fixed, other = EP(model).run(KEY, params=params), EP(same).run(KEY)
+    assert fixed.converged
+    assert_allclose(fixed.joint_mean, other.joint_mean, atol=1e-6)
+    assert_allclose(fixed.joint_covariance, other.joint_covariance, atol=1e-6)
 
 
 @pytest.mark.slow
