@@ -74,7 +74,7 @@ def _kernels(others: Ratings, num_users: int, num_items: int) -> Array:
 
 def _in_pieces(kernels: Array) -> Array:
     """Kernels that add up to the same; of one user's ratings their scales could not be learned."""
-    return np.concatenate([gp.spectral_pieces(kernels[0], _CUTS), kernels[1:]])
+    return np.concatenate([gp.spectral_components(kernels[0], _CUTS), kernels[1:]])
 
 
 def _errors(

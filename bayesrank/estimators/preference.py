@@ -65,11 +65,10 @@ class PreferenceGP(SkillRanker):
 
     Notes
     -----
-    More than 3,000 items, without a graph, are fitted by inducing points (`bayesrank.gp.features`):
-    hyperparameters are learned from 10,000 of the comparisons and not integrated over, and as many
-    points are taken, up to 800, as leave little for the data to see; ``result_.approximation``
-    tells how much they leave open. `fit` takes memory of order n squared for n items and time of
-    order n cubed, and little for each comparison.
+    More than 3,000 items without a graph are fitted by up to 800 inducing points
+    (`bayesrank.gp.inducing_point_prior`); ``result_.approximation`` says how much these leave open.
+    Their hyperparameters are learned from 10,000 of the comparisons, and not integrated over.
+    `fit` takes memory of order n squared for n items, and time of order n cubed.
 
     Examples
     --------

@@ -15,7 +15,7 @@ from bayesrank.gp.kernel_prior import Tier as Tier
 from bayesrank.gp.kernels import JITTER as JITTER
 from bayesrank.gp.kernels import gram as gram
 from bayesrank.gp.kernels import rbf as rbf
-from bayesrank.gp.spectrum import spectral_pieces as spectral_pieces
+from bayesrank.gp.spectrum import spectral_components as spectral_components
 
 __all__ = [
     "JITTER",
@@ -31,7 +31,7 @@ __all__ = [
     "knn_graph",
     "laplacian",
     "rbf",
-    "spectral_pieces",
+    "spectral_components",
     "graph_kernel",
     "graph_prior",
 ]

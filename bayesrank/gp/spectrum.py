@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 _ROUNDING = 1e-8
 
 
-def spectral_pieces(kernel: ArrayLike, cuts: Sequence[int]) -> NDArray[Any]:
+def spectral_components(kernel: ArrayLike, cuts: Sequence[int]) -> NDArray[Any]:
     """Cut a covariance matrix into pieces that add up to it.
 
     Parameters
@@ -47,7 +47,7 @@ def spectral_pieces(kernel: ArrayLike, cuts: Sequence[int]) -> NDArray[Any]:
 
     Examples
     --------
-    >>> pieces = spectral_pieces([[2.0, 1.0], [1.0, 2.0]], [1])
+    >>> pieces = spectral_components([[2.0, 1.0], [1.0, 2.0]], [1])
     >>> pieces.round(12).tolist()
     [[[1.5, 1.5], [1.5, 1.5]], [[0.5, -0.5], [-0.5, 0.5]]]
     """

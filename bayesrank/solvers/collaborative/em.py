@@ -174,7 +174,7 @@ class EM:
             Numbers of users, items and levels; one more than the largest if not given.
         kernel
             Base kernel of the items, (m, m), or several to be mixed, (C, m, m), such as the pieces
-            of one by `bayesrank.gp.spectral_pieces`. Without it, items are exchangeable: a
+            of one by `bayesrank.gp.spectral_components`. Without it, items are exchangeable: a
             constant, and independent values.
         init_state
             Where to start: the state of an earlier result, or the file that it was saved to. It

@@ -35,7 +35,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from bayesrank.infer.spi import DenseGaussian, Rows, SiteTerm, log_sites
-from bayesrank.solvers.comparisons.process import Transitions, move, steps_of
+from bayesrank.solvers.comparisons.process import Transitions, propagate, transitions_of
 
 
 class Visits(NamedTuple):
@@ -144,7 +144,7 @@ class ChainPrior(NamedTuple):
         return _normaliser((self.process, self.num_items), self.scales, data)
 
     def _steps(self, gaps: Array) -> Transitions:
-        return steps_of(self.process, self.scales[0], self.scales[1], gaps)
+        return transitions_of(self.process, self.scales[0], self.scales[1], gaps)
 
     def _start(self) -> tuple[Array, Array]:
         """Mean and covariance of all states at the first time."""
@@ -158,7 +158,7 @@ class ChainPrior(NamedTuple):
         steps, end = self._steps(self.visits.gaps), self._steps(self.visits.after)
         inputs = steps.decay, steps.noise, *self.visits[2:4], tau, nu
         state, seen = lax.scan(_take_in, self._start(), inputs)
-        return _Filtered(*move(*state, end.decay[0], end.noise[0]), seen)
+        return _Filtered(*propagate(*state, end.decay[0], end.noise[0]), seen)
 
     def _smooth(self, tau: Array, nu: Array, filtered: _Filtered) -> tuple[Array, Array]:
         """Go backwards: what all sites add to the margins' means and take from their variances."""
@@ -186,7 +186,7 @@ class _Filtered(NamedTuple):
 
 def _take_in(state: tuple[Array, Array], site: Any) -> tuple[tuple[Array, Array], _Seen]:
     decay, noise, values, columns, tau, nu = site
-    mean, covariance = move(*state, decay, noise)
+    mean, covariance = propagate(*state, decay, noise)
     towards = jnp.einsum("k,aik->ai", values, covariance[:, :, 0, columns])
     seen = _Seen(values @ mean[0, columns], values @ towards[0, columns], towards)
     widened = 1.0 + tau * seen.variance

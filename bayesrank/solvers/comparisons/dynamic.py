@@ -13,7 +13,7 @@ from bayesrank.infer.spi import Program, read_program, trace
 from bayesrank.models import dynamic_thurstone, thurstone
 from bayesrank.solvers._engine import OwnPriorEP
 from bayesrank.solvers.comparisons.chain import ChainPrior, Visits
-from bayesrank.solvers.comparisons.process import pace_of
+from bayesrank.solvers.comparisons.process import rate_name
 
 
 class DynamicEP(OwnPriorEP):
@@ -68,7 +68,7 @@ def _read(
     static = read_program(source, held, power=power)
     [block] = static.problem.blocks
     visits = _visits(block.rows.values, block.rows.columns, times, period)
-    scales = jnp.stack([values["scale"], values[pace_of(process)]])
+    scales = jnp.stack([values["scale"], values[rate_name(process)]])
     prior = ChainPrior(process, num_items, scales, visits)
     sites = ("f", "rate") if process == "matern32" else ("f",)
     return static._replace(

@@ -17,12 +17,12 @@ class Transitions(NamedTuple):
     noise: Array  # covariance of what is added, (K, r, r)
 
 
-def pace_of(process: str) -> str:
+def rate_name(process: str) -> str:
     """Name of the hyperparameter that says how fast skills move."""
     return "drift" if process == "walk" else "lengthscale"
 
 
-def steps_of(process: str, scale: Array, pace: Array, gaps: Array) -> Transitions:
+def transitions_of(process: str, scale: Array, pace: Array, gaps: Array) -> Transitions:
     """How a state moves over gaps of time, shape (K,); the names are the program's."""
     if process == "matern32":
         return _smooth_steps(scale, gaps * (math.sqrt(3.0) / pace))
@@ -45,7 +45,7 @@ def _smooth_steps(scale: Array, x: Array) -> Transitions:
     return Transitions(scale**2 * identity, decay, noise)
 
 
-def move(mean: Array, covariance: Array, decay: Array, noise: Array) -> tuple[Array, Array]:
+def propagate(mean: Array, covariance: Array, decay: Array, noise: Array) -> tuple[Array, Array]:
     """Let time go by for states of n items: mean (r, n), covariance (r, n, r, n), step (r, r)."""
     moved = jnp.einsum("ac,cidj,bd->aibj", decay, covariance, decay)
     each = jnp.arange(mean.shape[1])

@@ -36,7 +36,7 @@ from bayesrank.models import (
     thurstone_orders,
 )
 from bayesrank.solvers.comparisons.posterior import Component, EPSkills
-from bayesrank.solvers.comparisons.process import move, pace_of, steps_of
+from bayesrank.solvers.comparisons.process import propagate, rate_name, transitions_of
 from bayesrank.solvers.comparisons.terms import MarginRows
 
 Floats = NDArray[np.float64]
@@ -115,7 +115,7 @@ class Moving(NamedTuple):
 
     def shapes(self, orders: bool) -> Shapes:
         """The spread of skills, and how fast they move."""
-        return {"scale": (), pace_of(self.process): ()}
+        return {"scale": (), rate_name(self.process): ()}
 
     def arguments(self) -> dict[str, Any]:
         """The times, and which of them each comparison was at."""
@@ -138,9 +138,11 @@ def at_later_times(skills: EPSkills, gap: float) -> list[Component]:
         covariance = np.asarray(part.covariance).reshape(mean.shape * 2)
         with jax.enable_x64(True):
             scale = jnp.asarray(part.params["scale"])
-            pace = jnp.asarray(part.params[pace_of(process)])
-            steps = steps_of(process, scale, pace, jnp.array([gap]))
-            moved = move(jnp.asarray(mean), jnp.asarray(covariance), steps.decay[0], steps.noise[0])
+            pace = jnp.asarray(part.params[rate_name(process)])
+            steps = transitions_of(process, scale, pace, jnp.array([gap]))
+            moved = propagate(
+                jnp.asarray(mean), jnp.asarray(covariance), steps.decay[0], steps.noise[0]
+            )
         mean, covariance = (np.asarray(array) for array in moved)
         prior = float(scale) ** 2
         if process == "walk":
