@@ -47,7 +47,7 @@ def test_files_hold_a_prediction_for_every_pair_not_rated(results):
     items = pd.read_csv(folder / "out" / "items.csv")
     assert items.disagreement.is_monotonic_decreasing
     assert items.set_index("item").ratings["item 4"] == 0
-    for picture in ("tastes.png", "similar.png"):
+    for picture in ("items.png", "similarity.png"):
         assert (folder / "out" / picture).stat().st_size > 10_000
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bayesrank.datasets import RatingData
     from bayesrank.estimators import CollaborativeOrdinalGP
 
-FILES = ("predictions.csv", "rankings.csv", "items.csv", "tastes.png", "similar.png")
+FILES = ("predictions.csv", "rankings.csv", "items.csv", "items.png", "similarity.png")
 _PRINTED = 3  # items of each user
 _MOST_IN_PICTURE = 30
 _MOST_PREDICTIONS = 1_000_000
@@ -220,8 +220,8 @@ def _results(fitted: _Fitted) -> dict[str, Any]:
         "predictions.csv": fitted.predictions,
         "rankings.csv": fitted.rankings,
         "items.csv": table.round(4),
-        "tastes.png": drawn(plot_tastes, *told),
-        "similar.png": drawn(plot_similarity, kernel, list(kernel)) if len(kernel) > 1 else None,
+        "items.png": drawn(plot_tastes, *told),
+        "similarity.png": drawn(plot_similarity, kernel, list(kernel)) if len(kernel) > 1 else None,
     }
 
 
