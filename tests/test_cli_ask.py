@@ -72,7 +72,7 @@ def test_lines_are_answers_and_the_journal_goes_on(items, ask):
         "Press 1 or 2",
         "Skipped; it will not be asked again.",
         "Taken back:",
-        "1 answer is saved in answers.jsonl, +1 in this sitting. The same command goes on from",
+        "1 answer is saved in answers.jsonl, +1 in this session. The same command goes on from",
     ):
         assert text in out
     price = {"Espresso": "2.5", "Latte": "3.4", "[b]Mokka": "2.9", "Filter": "1.8"}
@@ -398,6 +398,6 @@ def test_on_a_terminal_by_keys(terminal, tmp_path):
     terminal.wait_for_key()  # no signal comes of a terminal that no session has
     terminal.press(b"\x03")
     terminal.wait_for("\x1b[?1049l")  # the person's own screen again
-    terminal.wait_for("1 answer is saved in answers.jsonl, +1 in this sitting.")
+    terminal.wait_for("1 answer is saved in answers.jsonl, +1 in this session.")
     assert terminal.leave() == 130
     assert len(events(tmp_path / "answers.jsonl")) == 1

@@ -22,8 +22,8 @@ from bayesrank.diagnostics.quick import (
 )
 from bayesrank.diagnostics.skills import skills_of_log, skills_of_result
 from bayesrank.infer import EP
-from bayesrank.infer.white.accuracy import ImportanceCheck
-from bayesrank.infer.white.program import white_posterior
+from bayesrank.infer.whitening.accuracy import ImportanceCheck
+from bayesrank.infer.whitening.program import white_posterior
 from bayesrank.ranking import summarize
 
 

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from bayesrank.cli.ask_screen import leaders_table
-from bayesrank.cli.steps import Steps
+from bayesrank.cli.progress import Steps
 from bayesrank.cli.tables import legend, ranking_table
 from bayesrank.cli.trust import trust_checks
 from bayesrank.cli.words import conclusion, elo_per_skill, win_chance

@@ -18,8 +18,8 @@ from scipy.stats import genpareto, norm
 from bayesrank import to_arviz
 from bayesrank.diagnostics import CrossCheck, crosscheck
 from bayesrank.infer.spi import DensePosterior
-from bayesrank.infer.white.importance import importance_sampler, pareto_k
-from bayesrank.infer.white.program import WhiteProgram, white_program
+from bayesrank.infer.whitening.importance import importance_sampler, pareto_k
+from bayesrank.infer.whitening.program import WhiteProgram, white_program
 from bayesrank.plots import plot_crosscheck
 
 RNG = np.random.default_rng(0)
@@ -141,7 +141,7 @@ def test_pareto_k_is_that_of_zhang_and_stephens(spread, k):
 def test_pareto_k_brings_arviz_in_without_a_word():
     code = """import warnings; warnings.simplefilter("error")
 import sys, numpy as np
-from bayesrank.infer.white.importance import pareto_k
+from bayesrank.infer.whitening.importance import pareto_k
 assert not {"arviz", "arviz_stats"} & set(sys.modules)
 pareto_k(np.arange(100.0))"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -7,7 +7,7 @@ import pytest
 
 from bayesrank.diagnostics.comparison import Comparison, Reference, contrast_of, reference_of
 from bayesrank.diagnostics.verdict import Sizes, judge, judge_alone
-from bayesrank.infer.white.importance import Importance
+from bayesrank.infer.whitening.importance import Importance
 
 RNG = np.random.default_rng(0)
 

@@ -16,8 +16,8 @@ from scipy.special import log_ndtr as log_ndtr_scipy
 from scipy.stats import norm, t
 
 from bayesrank.infer import EP, AccuracyWarning, sites
-from bayesrank.infer.missed import faults_of
 from bayesrank.infer.quadrature import tilted_moments
+from bayesrank.infer.quadrature_check import faults_of
 from bayesrank.infer.reader.predictors import mixture_moments
 from bayesrank.infer.trapezoid import trapezoid_moments
 

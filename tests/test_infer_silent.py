@@ -16,7 +16,7 @@ from bayesrank import to_arviz
 from bayesrank.diagnostics import crosscheck
 from bayesrank.infer import EP, ConvergenceWarning, IntegratedEP, NestedEP
 from bayesrank.infer.margins import bounded_margins
-from bayesrank.infer.white.program import white_posterior
+from bayesrank.infer.whitening.program import white_posterior
 
 KEY = jax.random.key(0)
 X = np.linspace(-1.0, 1.0, 5)

@@ -20,7 +20,7 @@ from bayesrank.active.factored import best_pair_batch as best_pair_batch
 from bayesrank.active.history import Answer as Answer
 from bayesrank.active.history import History as History
 from bayesrank.active.loop import QueryLoop as QueryLoop
-from bayesrank.active.opening import read_history as read_history
+from bayesrank.active.open_journal import read_history as read_history
 from bayesrank.active.questions import Question as Question
 from bayesrank.active.selection import best_batch as best_batch
 from bayesrank.active.selection import best_pairs as best_pairs

@@ -23,7 +23,7 @@ from bayesrank.active.history import Answer
 from bayesrank.active.items import NamedItems, as_items
 from bayesrank.active.judge_noise import JudgeNoise
 from bayesrank.active.learning import SkillPosterior, now
-from bayesrank.active.opening import open_journal
+from bayesrank.active.open_journal import open_journal
 from bayesrank.active.program import skill_program
 from bayesrank.active.questions import Question, QuestionChooser, acquisition_for
 from bayesrank.active.session import Session

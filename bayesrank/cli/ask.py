@@ -65,7 +65,7 @@ def _ask(
     with contextlib.ExitStack() as open_files:
         with Console(stderr=True).status("Choosing the first question"):
             from bayesrank.active import JournalError, QueryLoop
-            from bayesrank.cli.ask_session import Sitting
+            from bayesrank.cli.ask_session import AskSession
 
             try:
                 loop = QueryLoop(
@@ -89,7 +89,7 @@ def _ask(
             loop.ask(judge=judge)
             loop.progress(judge=judge)
         try:
-            code = Sitting(loop, items, journal, judge, question).run()
+            code = AskSession(loop, items, journal, judge, question).run()
         except JournalError as error:
             raise OutputError(str(error)) from error
     if loop.is_learning:

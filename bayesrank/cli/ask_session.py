@@ -1,4 +1,4 @@
-"""One sitting: show a question, take an answer, until the person or the rule says stop."""
+"""A session of questions, until the person or the rule says stop."""
 
 import contextlib
 import dataclasses
@@ -25,12 +25,12 @@ from bayesrank.cli.ask_screen import (
     shortened,
 )
 from bayesrank.cli.interrupt import Interrupted, keep, look, waiting
-from bayesrank.cli.steps import stdout_console
+from bayesrank.cli.progress import stdout_console
 from bayesrank.cli.tables import ranking_table
 from bayesrank.datasets.items import Items
 from bayesrank.ranking import RankSummary
 
-__all__ = ["Sitting"]
+__all__ = ["AskSession"]
 
 _TABLE = 76  # columns that the whole table takes
 
@@ -44,8 +44,8 @@ _HELP = (
 )
 
 
-class Sitting:
-    """One sitting.
+class AskSession:
+    """A session of questions at the terminal.
 
     Parameters
     ----------
@@ -251,7 +251,7 @@ class Sitting:
             wide = width >= _TABLE
             show(ranking_table(ranking, rows=10) if wide else leaders_table(ranking, 10, width))
             show()
-        new = "" if count == self._before else f", {count - self._before:+d} in this sitting"
+        new = "" if count == self._before else f", {count - self._before:+d} in this session"
         show(
             f"{_plural(count, 'answer')} saved in {self._journal}{new}. The same command goes on "
             "from here.",

@@ -16,7 +16,7 @@ from bayesrank._memory import PREDICTS, check_start
 from bayesrank._names import shown
 
 if TYPE_CHECKING:
-    from bayesrank.cli.steps import Steps
+    from bayesrank.cli.progress import Steps
 
 __all__ = [
     "OUT", "QUIET", "SEED", "Job", "blamed", "choice", "command", "count", "file", "help_of", "job",
@@ -165,7 +165,7 @@ class Job:
             raise PrintError(error) from None
 
     def _show(self, things: Sequence[Any]) -> None:
-        from bayesrank.cli.steps import stdout_console
+        from bayesrank.cli.progress import stdout_console
 
         console = stdout_console()
         for thing in things:
@@ -185,7 +185,7 @@ class Job:
     @property
     def width(self) -> int:
         """Columns of standard output."""
-        from bayesrank.cli.steps import stdout_console
+        from bayesrank.cli.progress import stdout_console
 
         return stdout_console().width
 
@@ -203,7 +203,7 @@ def job(
     from rich.console import Console
 
     from bayesrank.cli.outputs import output_folder
-    from bayesrank.cli.steps import Steps
+    from bayesrank.cli.progress import Steps
 
     steps = Steps(Console(stderr=True), quiet=quiet)
     read = [path for path in inputs if path is not None]

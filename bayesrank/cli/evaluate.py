@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def evaluate(run: Path, qrels: Path, undefined: str, negative_labels: Any, **options: Any) -> None:
     """Read the files, print the table and what was left out."""
     from bayesrank.bounds.evaluation import evaluate as metrics_of
-    from bayesrank.cli.steps import stdout_console
+    from bayesrank.cli.progress import stdout_console
     from bayesrank.datasets.runs import read_qrels, read_run
 
     value = _undefined(undefined)

@@ -192,7 +192,7 @@ def _show(rows: Iterable[Sequence[Any]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from bayesrank.cli.steps import stdout_console
+    from bayesrank.cli.progress import stdout_console
 
     head, *body = [[str(cell) for cell in row] for row in rows]
     table = Table(box=None, pad_edge=False, header_style="bold")

@@ -13,7 +13,7 @@ from bayesrank._memory import check_memory
 from bayesrank.cli import command
 from bayesrank.cli.document import DOCUMENT, document, dumped, refuse_another_input
 from bayesrank.cli.outputs import OutputError, compact, csv_text, drawn
-from bayesrank.cli.steps import Steps
+from bayesrank.cli.progress import Steps
 from bayesrank.cli.tables import checks_table, legend, meanings, ranking_table
 from bayesrank.cli.trust import Check
 from bayesrank.cli.words import (

@@ -51,7 +51,7 @@ def search(
     from rich.console import Console
 
     from bayesrank.cli.outputs import give_tables, refuse_to_replace, table_rows
-    from bayesrank.cli.steps import Steps
+    from bayesrank.cli.progress import Steps
     from bayesrank.datasets import DataError, read_links, read_texts
     from bayesrank.retrieval import links_of
 

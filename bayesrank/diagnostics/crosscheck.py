@@ -2,10 +2,9 @@
 
 The three engines infer the latents at the same fixed hyperparameters, those that EP used, so they
 approximate one and the same posterior, and NUTS, which is right in the limit, is the reference.
-NUTS and SVI run in double precision on the whitened program, see `bayesrank.infer.white.reparam`:
-its prior is standard normal, and they get the linear map to the latents ready-made, so that no
-covariance is factored at every step.  Where EP has integrated over the hyperparameters, NUTS draws
-them too.
+NUTS and SVI run in double precision on the whitened program (`bayesrank.infer.whitening`). Its
+prior is standard normal, and the linear map to the latents is ready-made, so no step factors a
+covariance. Where EP has integrated over the hyperparameters, NUTS draws them too.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from bayesrank.infer.posterior import Approximation as Approximation
 from bayesrank.infer.result import AccuracyWarning as AccuracyWarning
 from bayesrank.infer.result import EPResult as EPResult
 from bayesrank.infer.running import ConvergenceWarning as ConvergenceWarning
-from bayesrank.infer.white.reparam import WhitenReparam as WhitenReparam
-from bayesrank.infer.white.reparam import whiten as whiten
+from bayesrank.infer.whitening.reparam import WhitenReparam as WhitenReparam
+from bayesrank.infer.whitening.reparam import whiten as whiten
 
 __all__ = [
     "EP",

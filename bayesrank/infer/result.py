@@ -24,7 +24,7 @@ from bayesrank.infer.export import EPGuide, conditioned_model, nuts_settings
 from bayesrank.infer.margins import BoundedMargins, bounded_margins, square_root
 from bayesrank.infer.posterior import Approximation, KeptPosterior
 from bayesrank.infer.summary import as_html, as_text
-from bayesrank.infer.white.accuracy import ImportanceCheck, importance_check
+from bayesrank.infer.whitening.accuracy import ImportanceCheck, importance_check
 
 # Up to here a look at the posterior's accuracy takes a few seconds.
 _MOST_LATENTS = 500
@@ -414,7 +414,7 @@ class EPResult(GaussianMoments):
 
         Returns
         -------
-        bayesrank.infer.white.accuracy.ImportanceCheck
+        bayesrank.infer.whitening.accuracy.ImportanceCheck
 
         Raises
         ------

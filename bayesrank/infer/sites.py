@@ -35,7 +35,7 @@ from jax.typing import ArrayLike
 from bayesrank.distributions import TiltedMoments
 from bayesrank.infer.gaussian.protocol import Gaussian, Prior, SiteTerm, log_sites
 from bayesrank.infer.gaussian.rows import Rows
-from bayesrank.infer.missed import Faults, QuadratureMoments, faults_of
+from bayesrank.infer.quadrature_check import Faults, QuadratureMoments, faults_of
 from bayesrank.infer.trapezoid import known
 
 SMALLEST_DAMPING = 0.05

@@ -13,7 +13,7 @@ from jax.sharding import Mesh
 from bayesrank.infer import sites
 from bayesrank.infer.gaussian.protocol import Large
 from bayesrank.infer.gaussian.sharded import ShardedRows
-from bayesrank.infer.missed import Faults
+from bayesrank.infer.quadrature_check import Faults
 from bayesrank.infer.reader.program import Program, ProgramLayout
 from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.running import SweepCallback

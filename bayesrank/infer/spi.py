@@ -31,10 +31,10 @@ from bayesrank.infer.sites import next_damping as next_damping
 from bayesrank.infer.sites import propose as propose
 from bayesrank.infer.state import posterior_from as posterior_from
 from bayesrank.infer.state import posterior_state as posterior_state
-from bayesrank.infer.white.accuracy import ImportanceCheck as ImportanceCheck
-from bayesrank.infer.white.importance import Importance as Importance
-from bayesrank.infer.white.importance import importance_sampler as importance_sampler
-from bayesrank.infer.white.nuts import run_nuts as run_nuts
-from bayesrank.infer.white.program import WhiteProgram as WhiteProgram
-from bayesrank.infer.white.program import split as split
-from bayesrank.infer.white.program import white_posterior as white_posterior
+from bayesrank.infer.whitening.accuracy import ImportanceCheck as ImportanceCheck
+from bayesrank.infer.whitening.importance import Importance as Importance
+from bayesrank.infer.whitening.importance import importance_sampler as importance_sampler
+from bayesrank.infer.whitening.nuts import run_nuts as run_nuts
+from bayesrank.infer.whitening.program import WhiteProgram as WhiteProgram
+from bayesrank.infer.whitening.program import split as split
+from bayesrank.infer.whitening.program import white_posterior as white_posterior

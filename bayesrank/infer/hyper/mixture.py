@@ -15,7 +15,7 @@ from bayesrank.infer.margins import drawn
 from bayesrank.infer.posterior import DensePosterior
 from bayesrank.infer.result import GaussianMoments, MixtureComponent, judged
 from bayesrank.infer.summary import SiteRow, rows_as_text, shape_in_words, shown
-from bayesrank.infer.white.accuracy import ImportanceCheck, importance_check_of_draws
+from bayesrank.infer.whitening.accuracy import ImportanceCheck, importance_check_of_draws
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -145,7 +145,7 @@ class MixtureResult(GaussianMoments):
 
         Returns
         -------
-        bayesrank.infer.white.accuracy.ImportanceCheck
+        bayesrank.infer.whitening.accuracy.ImportanceCheck
 
         Raises
         ------

@@ -44,8 +44,8 @@ from bayesrank.infer.posterior import DensePosterior
 from bayesrank.infer.result import EPResult, GaussianMoments
 from bayesrank.infer.running import ConvergenceWarning, check_run
 from bayesrank.infer.sites import Sites
-from bayesrank.infer.white.importance import importance_sampler
-from bayesrank.infer.white.nuts import run_nuts
+from bayesrank.infer.whitening.importance import importance_sampler
+from bayesrank.infer.whitening.nuts import run_nuts
 
 LARGEST_R_HAT = 1.05
 # The search and NUTS need no more of the sites than this. The evidence is stationary in them: with

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import gammaln, logsumexp, ndtri
 
-from bayesrank.infer.white.importance import FEWEST, pareto_k
+from bayesrank.infer.whitening.importance import FEWEST, pareto_k
 
 Array = NDArray[np.float64]
 

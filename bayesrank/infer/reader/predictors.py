@@ -14,8 +14,8 @@ from jax import Array
 
 from bayesrank.distributions import BradleyTerry, OrderedLogit, TiltedMoments
 from bayesrank.infer.gaussian.rows import Rows
-from bayesrank.infer.missed import QuadratureMoments
 from bayesrank.infer.quadrature import tilted_moments
+from bayesrank.infer.quadrature_check import QuadratureMoments
 from bayesrank.infer.reader.affine import Affine
 from bayesrank.infer.reader.components import Components
 

@@ -12,7 +12,7 @@ from jax import Array, lax
 from numpyro.infer import NUTS
 
 from bayesrank.infer.compiled import jit
-from bayesrank.infer.white.program import Density
+from bayesrank.infer.whitening.program import Density
 
 ProgressCallback = Callable[[float], None]
 

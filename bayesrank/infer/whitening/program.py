@@ -18,7 +18,7 @@ from numpyro.infer.util import log_density
 from bayesrank.infer.compiled import jit
 from bayesrank.infer.reader.precision import as_working_dtype
 from bayesrank.infer.reader.traced import readable_arguments, run_with
-from bayesrank.infer.white.reparam import whiten
+from bayesrank.infer.whitening.reparam import whiten
 
 if TYPE_CHECKING:
     from bayesrank.infer.result import EPResult

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from bayesrank._arviz import import_arviz
 from bayesrank.infer.compiled import jit
-from bayesrank.infer.white.program import Density
+from bayesrank.infer.whitening.program import Density
 
 _DRAWS = 4000
 _CHUNK = 500

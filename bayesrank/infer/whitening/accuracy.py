@@ -18,8 +18,8 @@ from bayesrank.infer.compiled import ONE_AT_A_TIME, jit
 from bayesrank.infer.reader.densities import log_density_of
 from bayesrank.infer.reader.precision import as_working_dtype, without_stale_traces
 from bayesrank.infer.reader.traced import readable_arguments, run_with
-from bayesrank.infer.white.importance import pareto_k
-from bayesrank.infer.white.program import white_posterior
+from bayesrank.infer.whitening.importance import pareto_k
+from bayesrank.infer.whitening.program import white_posterior
 
 if TYPE_CHECKING:
     from bayesrank.infer.result import EPResult
