@@ -18,7 +18,8 @@ References
        correlated receiver operating characteristic curves", Biometrics 44, 1988 (two levels).
 """
 
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,7 +37,8 @@ Array = NDArray[np.float64]
 ErrorMethod = Literal["bound", "normal", "bootstrap", "posterior"]
 
 
-class ErrorInterval(NamedTuple):
+@dataclass(frozen=True)
+class ErrorInterval:
     """An interval of the expected error.
 
     Examples

@@ -1,12 +1,12 @@
 """Comparisons of named items, as plain arrays."""
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
 
-class OrderEvents(NamedTuple):
+@dataclass(frozen=True)
+class OrderEvents:
     """Orders of items, each of which was given some number of times.
 
     Attributes

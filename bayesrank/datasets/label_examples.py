@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,8 @@ __all__ = ["LabelExamples", "read_label_examples"]
 _RANK, _RELEVANT = "rank:", "relevant:"
 
 
-class LabelExamples(NamedTuple):
+@dataclass(frozen=True)
+class LabelExamples:
     r"""Examples with features, and what is said of their labels.
 
     Attributes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -25,7 +26,8 @@ _MOST_TOGETHER = 5000
 _JUDGED = 32
 
 
-class Approximation(NamedTuple):
+@dataclass(frozen=True)
+class Approximation:
     """How a posterior is kept, and what that costs in accuracy.
 
     Attributes
@@ -38,7 +40,7 @@ class Approximation(NamedTuple):
     bias
         Mean of the relative errors over the pairs that never met; negative where standard
         deviations are too small.
-    how
+    method
         How it was estimated.
     rank
         Of a prior of low rank plus diagonal; else None.
@@ -61,7 +63,7 @@ class Approximation(NamedTuple):
     structure: str
     error: float
     bias: float
-    how: str
+    method: str
     rank: int | None = None
     residuals_seen: float = 0.0
 
@@ -70,7 +72,7 @@ class Approximation(NamedTuple):
         """What it costs, for people."""
         told = (
             f"Standard deviations of differences are off by {self.error:.1%} (of pairs that never "
-            f"met by {self.bias:+.1%} in the mean), from {self.how}."
+            f"met by {self.bias:+.1%} in the mean), from {self.method}."
         )
         if self.rank is None:
             return told

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +17,8 @@ Array = NDArray[np.float64]
 LINK_WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.8)
 
 
-class LinkWeight(NamedTuple):
+@dataclass(frozen=True)
+class LinkWeight:
     """The weight of links under which judged queries are served best.
 
     Attributes

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 FORMAT: dict[str, Any] = {"bayesrank": "journal", "version": 2}
 _SEAL = b',"crc":"'
@@ -24,7 +25,8 @@ class JournalError(Exception):
     """
 
 
-class JournalContents(NamedTuple):
+@dataclass(frozen=True)
+class JournalContents:
     """What a journal holds.
 
     Attributes

@@ -8,8 +8,9 @@ integrated piece by piece between the places where scores cross.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +21,8 @@ from numpy.typing import NDArray
 from bayesrank.solvers.lambda_rank.lists import LambdaField
 
 
-class FieldVerdict(NamedTuple):
+@dataclass(frozen=True)
+class FieldVerdict:
     """What was found.
 
     Attributes
