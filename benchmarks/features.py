@@ -74,7 +74,7 @@ def feature_errors(items: int, count: int, ranks: tuple[int, ...]) -> list[dict[
         result = _engine(rank, structure).run(jax.random.key(0), X, pairs)
         return result, *result.difference(first, second)
 
-    dense, mean, stddev = told(None, "dense")
+    dense, mean, sd = told(None, "dense")
     rows = []
     for rank in ranks:
         result, told_mean, own = told(rank, "low_rank")
@@ -82,9 +82,9 @@ def feature_errors(items: int, count: int, ranks: tuple[int, ...]) -> list[dict[
             {
                 "graph": f"features, {items:,} items, {count:,}",
                 "how": f"low_rank, {rank}",
-                "mean_error": float(np.sqrt(np.mean(((told_mean - mean) / stddev) ** 2))),
-                "sd_ratio": float(np.mean(own / stddev)),
-                "sd_spread": float(np.std(own / stddev)),
+                "mean_error": float(np.sqrt(np.mean(((told_mean - mean) / sd) ** 2))),
+                "sd_ratio": float(np.mean(own / sd)),
+                "sd_spread": float(np.std(own / sd)),
                 "evidence": float(result.log_evidence - dense.log_evidence),
             }
         )

@@ -51,11 +51,11 @@ def _ep(items: int, count: int, rank: int) -> dict[str, float]:
     start = time.process_time()
     result = run()
     taken = time.process_time() - start
-    mean, stddev = result.difference(fresh[:, 0], fresh[:, 1], exact=False)
+    mean, sd = result.difference(fresh[:, 0], fresh[:, 1], exact=False)
     truth = skill[fresh[:, 0]] - skill[fresh[:, 1]]
     return {
         "cpu_s": taken,
-        "log_loss": _log_loss(mean, stddev**2),
+        "log_loss": _log_loss(mean, sd**2),
         "truth": _log_loss(truth, np.zeros(_FRESH)),
     }
 

@@ -197,7 +197,7 @@ def _one_coverage(seed: int, n: int = 40, c: int = 5, p: int = 3) -> dict[str, f
     shares = {}
     for choice in ("map", "integrate"):
         result = _ranker(hyperparameters=choice).fit(X, orders.tolist(), relevant).result
-        off = (result.mean["w"] - w) / result.stddev["w"]
+        off = (result.mean["w"] - w) / result.sd["w"]
         shares[choice] = float(np.mean(np.abs(off) < 1.645))
     shares["independent pairs"] = _pairs_coverage(X, w, orders, relevant)
     return shares
@@ -297,8 +297,8 @@ def joint(examples: int) -> None:
             spent.append(time.perf_counter() - start)
         times.append(min(spent))
     fast, slow = results
-    off = [np.abs((fast.mean[k] - slow.mean[k]) / slow.stddev[k]).max() for k in ("bias", "w")] + [
-        np.abs(fast.stddev[k] / slow.stddev[k] - 1).max() for k in ("bias", "w")
+    off = [np.abs((fast.mean[k] - slow.mean[k]) / slow.sd[k]).max() for k in ("bias", "w")] + [
+        np.abs(fast.sd[k] / slow.sd[k] - 1).max() for k in ("bias", "w")
     ]
     click.echo(
         f"n={examples}: {times[0]:.3f} and {times[1]:.3f} s at best, a ratio of "

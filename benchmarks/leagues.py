@@ -101,8 +101,8 @@ def leagues(num_leagues: int, num_players: int, num_games: int) -> None:
                 f"{num_leagues / seconds[1]:8.0f} leagues a second"
             )
             if name == "vmap" and found is not None:
-                mean, stddev, delta = (np.asarray(part) for part in found)
-                held = np.abs(mean - data.skills) < 1.645 * stddev
+                mean, sd, delta = (np.asarray(part) for part in found)
+                held = np.abs(mean - data.skills) < 1.645 * sd
                 click.echo(
                     f"90% intervals hold {held.mean():.3f}; largest change {delta.max():.1e}"
                 )

@@ -212,7 +212,7 @@ def coverage(sets: int) -> None:
             arguments = apart[..., 0], apart[..., 1:]
             result = engine.run(jax.random.key(0), *arguments, independent=independent)
             mean = np.append(result.mean["gain"], result.mean["theta"])
-            sd = np.append(result.stddev["gain"], result.stddev["theta"])
+            sd = np.append(result.sd["gain"], result.sd["theta"])
             rates.append(float(np.mean(np.abs(truth - mean) < 1.645 * sd)))
     for independent, rates in held.items():
         name = "triples independent" if independent else "a linked pair an event"

@@ -105,18 +105,18 @@ def _errors(kind: str, items: int, count: int, scale: float) -> list[dict[str, A
     dense = _fitted(pairs, items, scale, "dense")()
     first = np.random.default_rng(1).integers(items, size=500)
     second = (first + 1 + np.random.default_rng(2).integers(items - 1, size=500)) % items
-    mean, stddev = dense.difference(first, second)
+    mean, sd = dense.difference(first, second)
     rows = []
     for how, exact in (("factorised", False), ("probes", False), ("probes", True)):
         result = _fitted(pairs, items, scale, how)()
         told_mean, told = result.difference(first, second, exact=exact)
-        ratio = told / stddev
+        ratio = told / sd
         rows.append(
             {
                 "graph": f"{kind}, {items:,}, prior sd {scale:g}",
                 "items": items,
                 "how": f"{how}, each solved" if exact else how,
-                "mean_error": float(np.sqrt(np.mean(((told_mean - mean) / stddev) ** 2))),
+                "mean_error": float(np.sqrt(np.mean(((told_mean - mean) / sd) ** 2))),
                 "sd_ratio": float(ratio.mean()),
                 "sd_spread": float(ratio.std()),
                 "sd_error": float(np.sqrt(np.mean((ratio - 1.0) ** 2))),

@@ -326,7 +326,7 @@ def test_the_program_at_ems_estimate_has_its_evidence_and_posterior(
     np.testing.assert_allclose(ep.log_evidence, expected, atol=max(0.2 * error, 1e-5))
     mean, variance = result.functions()
     np.testing.assert_allclose(ep.mean["f"], mean, atol=error)
-    np.testing.assert_allclose(ep.stddev["f"] ** 2, variance, rtol=2 * error, atol=error)
+    np.testing.assert_allclose(ep.sd["f"] ** 2, variance, rtol=2 * error, atol=error)
 
 
 def test_probabilities_of_levels_are_those_of_the_programs_posterior(data, ordinal):

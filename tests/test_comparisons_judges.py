@@ -103,12 +103,12 @@ def test_a_small_log_has_the_means_and_variances_of_ep():
     result = EP(judged_comparisons).run(
         jax.random.key(0), 3, pairs, params=as_params(fit), num_samples=1, num_judges=2, **log
     )
-    mean, stddev = ranker.predict()
+    mean, sd = ranker.predict()
     np.testing.assert_allclose(mean, result.mean["f"], atol=0.01)
     np.testing.assert_allclose(fit.bias, result.mean["bias"], atol=0.01)
     np.testing.assert_allclose(fit.position[0], result.mean["position_effect"], atol=0.01)
     # Reliabilities are uncertain to the solver, and given to EP.
-    assert (stddev > 0.999 * result.stddev["f"]).all() and (stddev < 1.1 * result.stddev["f"]).all()
+    assert (sd > 0.999 * result.sd["f"]).all() and (sd < 1.1 * result.sd["f"]).all()
 
 
 @pytest.mark.slow

@@ -73,7 +73,7 @@ def test_the_program_gives_what_laplace_gives_nearly():
         mode = mode + inverse @ (rows.T @ (1.0 - chance) - precision @ mode)
     sd = np.sqrt(np.diagonal(inverse))
     mean = np.append(result.mean["skill"], result.mean["advantage"])
-    spread = np.append(result.stddev["skill"], result.stddev["advantage"])
+    spread = np.append(result.sd["skill"], result.sd["advantage"])
     assert np.abs((mean - mode) / sd).max() < 0.3
     np.testing.assert_allclose(spread, sd, rtol=0.1)
 

@@ -69,9 +69,9 @@ def test_ahead_of_the_data_a_walk_is_known_less_and_less(ranker):
     np.testing.assert_allclose(ranker.predict_proba(pairs, time=time), expected, atol=1e-9)
     far = ranker.predict_proba(pairs[:1], time="9999-12-31")
     assert abs(far - 0.5) < abs(expected[1] - 0.5)
-    mean_ahead, stddev = ranker.predict(["cy"], time=time[1])
+    mean_ahead, sd = ranker.predict(["cy"], time=time[1])
     np.testing.assert_allclose(mean_ahead, mean[2])
-    np.testing.assert_allclose(stddev**2, covariance[2, 2] + 0.8**2 / 2)
+    np.testing.assert_allclose(sd**2, covariance[2, 2] + 0.8**2 / 2)
     new = ranker.predict_proba([("new", "newer")], time=LAST, unknown="population")
     np.testing.assert_allclose(new, 0.5)
     held_out = pd.DataFrame({"winner": ["ann"] * 2, "loser": ["bob"] * 2, "time": time})
@@ -91,8 +91,8 @@ def test_at_one_time_the_ranking_is_the_static_one():
 
 
 def test_a_player_who_never_plays_is_as_the_population(ranker):
-    mean, stddev = ranker.predict(["eve"])
-    np.testing.assert_allclose([mean[0], stddev[0]], [0.0, np.sqrt(1.0 + 0.8**2)], atol=1e-9)
+    mean, sd = ranker.predict(["eve"])
+    np.testing.assert_allclose([mean[0], sd[0]], [0.0, np.sqrt(1.0 + 0.8**2)], atol=1e-9)
     as_new = ranker.predict_proba([("ann", "new")], time=LAST, unknown="population")
     np.testing.assert_allclose(ranker.predict_proba([("ann", "eve")], time=LAST), as_new)
 

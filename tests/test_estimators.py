@@ -69,7 +69,7 @@ def test_new_items_against_the_program_with_new_items(data, fitted):
     )
     skill, sd = fitted.predict(X_new)
     np.testing.assert_allclose(skill, result.mean["f_new"], atol=1e-4)
-    np.testing.assert_allclose(sd, result.stddev["f_new"], atol=1e-4)
+    np.testing.assert_allclose(sd, result.sd["f_new"], atol=1e-4)
     pairs = np.array([[0, 1], [1, 2], [2, 0]])
     contrast = np.eye(3)[pairs[:, 0]] - np.eye(3)[pairs[:, 1]]
     variance = np.diagonal(contrast @ result.covariance["f_new"] @ contrast.T)

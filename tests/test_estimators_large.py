@@ -54,9 +54,9 @@ def test_answers_as_with_covariances(rankers):
     dense, large = rankers
     assert dense.result_.structure == "dense" and large.result_.structure != "dense"
     assert abs(large.params_["scale"] / dense.params_["scale"] - 1) < 0.02
-    (mean, stddev), (true_mean, true) = large.predict(), dense.predict()
+    (mean, sd), (true_mean, true) = large.predict(), dense.predict()
     assert np.max(np.abs(mean - true_mean) / true) < 0.1
-    assert np.max(np.abs(stddev / true - 1)) < 0.3 and abs(np.mean(stddev / true) - 1) < 0.03
+    assert np.max(np.abs(sd / true - 1)) < 0.3 and abs(np.mean(sd / true) - 1) < 0.03
     pairs = [("i00", "i01"), ("i05", "i30"), ("i59", "i02"), ("i03", "i03")]
     np.testing.assert_allclose(large.predict_proba(pairs), dense.predict_proba(pairs), atol=0.01)
     unknown = [("i00", "nobody"), ("nobody", "somebody")]
@@ -88,7 +88,7 @@ def same_result(result, other):
     """Whether two large results answer alike, what is solved anew included."""
     assert type(other) is type(result) and other.shapes == result.shapes
     np.testing.assert_array_equal(other.mean["f"], result.mean["f"])
-    np.testing.assert_allclose(other.stddev["f"], result.stddev["f"], rtol=1e-6)
+    np.testing.assert_allclose(other.sd["f"], result.sd["f"], rtol=1e-6)
     some = np.arange(20), np.arange(20)[::-1]
     for exact in (True, False):
         told, known = (x.difference(*some, exact=exact)[1] for x in (other, result))
@@ -169,14 +169,14 @@ def test_predict_at_the_terminal_knows_new_items_by_their_features(tmp_path, mon
     assert said in " ".join(told.split())
     told = np.loadtxt("chances.csv", delimiter=",", skiprows=1, usecols=2)
     np.testing.assert_allclose(told, known, atol=0.01)
-    told, stddev = np.loadtxt("skills.csv", delimiter=",", skiprows=1, usecols=(1, 2)).T
+    told, sd = np.loadtxt("skills.csv", delimiter=",", skiprows=1, usecols=(1, 2)).T
     np.testing.assert_allclose(told, mean[ITEMS:] - mean[:ITEMS].mean(), atol=0.02)
     scaled = (np.asarray(new) - dense.feature_mean_) / dense.feature_scale_
     [part] = with_new_items(dense.posterior_, scaled)  # pyright: ignore[reportArgumentType]
     covariance = np.asarray(part.covariance)
     contrast = np.eye(3, ITEMS + 3, ITEMS) - np.repeat([1 / ITEMS, 0], [ITEMS, 3])
     true = np.sqrt(np.diag(contrast @ covariance @ contrast.T))
-    np.testing.assert_allclose(stddev, true, rtol=0.05)
+    np.testing.assert_allclose(sd, true, rtol=0.05)
 
 
 def with_features():
@@ -204,9 +204,9 @@ def test_features_answer_as_with_covariances(smooth):
     assert large.result_.posterior.structure == "low_rank"
     for name in ("amplitude", "lengthscale", "noise"):
         assert abs(large.params_[name] / dense.params_[name] - 1) < 0.02
-    (mean, stddev), (true_mean, true) = large.predict(), dense.predict()
+    (mean, sd), (true_mean, true) = large.predict(), dense.predict()
     assert np.max(np.abs(mean - true_mean) / true) < 0.1
-    assert np.max(np.abs(stddev / true - 1)) < 0.05
+    assert np.max(np.abs(sd / true - 1)) < 0.05
     pairs = np.array([[0, 1], [5, 30], [59, 2]])
     np.testing.assert_allclose(large.predict_proba(pairs), dense.predict_proba(pairs), atol=0.01)
     ranked, true_ranked = large.rank(), dense.rank()
@@ -217,9 +217,9 @@ def test_features_answer_as_with_covariances(smooth):
 def test_features_of_new_items_too(smooth):
     dense, large = smooth
     new = np.random.default_rng(2).normal(size=(40, 2))
-    (mean, stddev), (true_mean, true) = large.predict(new), dense.predict(new)
+    (mean, sd), (true_mean, true) = large.predict(new), dense.predict(new)
     assert np.max(np.abs(mean - true_mean) / true) < 0.1
-    assert np.max(np.abs(stddev / true - 1)) < 0.05
+    assert np.max(np.abs(sd / true - 1)) < 0.05
     pairs = np.random.default_rng(3).integers(40, size=(30, 2))
     told, known = (ranker.predict_proba(pairs, new) for ranker in (large, dense))
     np.testing.assert_allclose(told, known, atol=0.01)

@@ -228,9 +228,9 @@ def test_integrates_hyperparameters_by_default(data, integrated, learned):
     whole = IntegratedEP(ordinal_gp).run(
         jax.random.key(3), old, levels, num_levels=3, X_new=new, num_points=256
     )
-    mean, stddev = integrated.predict_latent(X_new)
-    np.testing.assert_allclose((mean - whole.mean["f_new"]) / stddev, 0.0, atol=0.2)
-    np.testing.assert_allclose(stddev, whole.stddev["f_new"], rtol=0.2)
+    mean, sd = integrated.predict_latent(X_new)
+    np.testing.assert_allclose((mean - whole.mean["f_new"]) / sd, 0.0, atol=0.2)
+    np.testing.assert_allclose(sd, whole.sd["f_new"], rtol=0.2)
     assert integrated.log_evidence_ == integrated.result.log_evidence
     assert set(integrated.params_) == set(integrated.result.points)
     probability = integrated.predict_proba(X_new)

@@ -50,7 +50,7 @@ def test_without_features_it_is_the_program_of_independent_skills(alone):
     result = EP(thurstone).run(jax.random.key(0), 5, ROWS, params={"scale": 1.3})
     skill, sd = alone.predict()
     np.testing.assert_allclose(skill, result.mean["f"], atol=1e-6)
-    np.testing.assert_allclose(sd, result.stddev["f"], atol=1e-6)
+    np.testing.assert_allclose(sd, result.sd["f"], atol=1e-6)
     spread = np.sqrt(np.array([1, 0, -1, 0, 0]) @ result.covariance["f"] @ [1, 0, -1, 0, 0] + 2.0)
     expected = norm.cdf((skill[0] - skill[2]) / spread)
     np.testing.assert_allclose(alone.predict_proba([("ash", "fir")]), expected, rtol=1e-6)

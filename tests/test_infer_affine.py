@@ -247,7 +247,7 @@ def test_priors_in_every_form():
         assert_allclose(result.mean[name], unravel(jnp.asarray(mean))[name], atol=1e-8)
     sd = unravel(jnp.sqrt(jnp.diag(covariance)))
     for name in result.latent_sites:
-        assert_allclose(result.stddev[name], sd[name], atol=1e-8, err_msg=name)
+        assert_allclose(result.sd[name], sd[name], atol=1e-8, err_msg=name)
     assert_allclose(result.log_evidence, evidence, rtol=1e-9)
 
 

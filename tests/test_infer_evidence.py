@@ -115,7 +115,7 @@ def test_gaussian_program_is_exact():
     assert_allclose(result.joint_mean, exact.mean, rtol=1e-9)
     assert_allclose(result.joint_covariance, exact.covariance, atol=1e-9)
     assert_allclose(result.log_evidence, exact.log_evidence, rtol=1e-9)
-    assert_allclose(result.stddev["y_new"] ** 2, np.diag(exact.covariance)[5:], rtol=1e-8)
+    assert_allclose(result.sd["y_new"] ** 2, np.diag(exact.covariance)[5:], rtol=1e-8)
     assert result.covariance["slope"].shape == (2, 2) and result.mean["level"].shape == ()
 
 
@@ -153,7 +153,7 @@ def test_against_a_grid(engine, amplitude, error):
     exact = grid_posterior(log_density, result.mean["z"], result.covariance["z"], points=81)
     sd = np.sqrt(np.diag(exact.covariance))
     assert_allclose((result.mean["z"] - exact.mean) / sd, 0.0, atol=error)
-    assert_allclose(result.stddev["z"] / sd, 1.0, atol=error)
+    assert_allclose(result.sd["z"] / sd, 1.0, atol=error)
     assert_allclose(result.log_evidence, exact.log_evidence, atol=error)
 
 

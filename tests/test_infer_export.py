@@ -54,7 +54,7 @@ def test_nuts_starts_at_the_posterior(result):
     assert set(mcmc.get_samples()) == {"effect", "level"}
     mass = settings["inverse_mass_matrix"][names]
     assert mass.shape == (3, 3)  # effects that add up to zero have two free numbers
-    assert_allclose(mass[2, 2], result.stddev["level"] ** 2, rtol=1e-5)
+    assert_allclose(mass[2, 2], result.sd["level"] ** 2, rtol=1e-5)
 
 
 @pytest.mark.slow
@@ -66,7 +66,7 @@ def test_bounded_latents_are_carried_to_their_unconstrained_scale():
     found = EP(bounded).run(KEY)
     mass = found.nuts_settings()["inverse_mass_matrix"][("share",)]
     slope = 1 / (found.mean["share"] * (1 - found.mean["share"]))
-    assert_allclose(mass[0, 0], (slope * found.stddev["share"]) ** 2, rtol=1e-5)
+    assert_allclose(mass[0, 0], (slope * found.sd["share"]) ** 2, rtol=1e-5)
 
 
 def levels(y):

@@ -73,9 +73,9 @@ def test_agrees_with_quadrature_over_the_hyperparameters(result, truth):
         fewest = min(float(effective_sample_size(draws[k])) for k in ("scale", "noise"))
         slack = 4 / fewest**0.5
     for name in ("f", "scale", "noise"):
-        mean, stddev = truth[name]
-        assert_allclose((result.mean[name] - mean) / stddev, 0.0, atol=slack)
-        assert_allclose(result.stddev[name], stddev, rtol=0.08 if name == "f" else 0.3)
+        mean, sd = truth[name]
+        assert_allclose((result.mean[name] - mean) / sd, 0.0, atol=slack)
+        assert_allclose(result.sd[name], sd, rtol=0.08 if name == "f" else 0.3)
     off = result.log_evidence - truth["log_evidence"]
     assert abs(off) < 0.05 + 4 * result.log_evidence_error and result.log_evidence_error < 0.1
 
@@ -83,9 +83,9 @@ def test_agrees_with_quadrature_over_the_hyperparameters(result, truth):
 def test_points_too_few_to_show_a_tail_are_judged_by_how_many_count(truth):
     few = IntegratedEP(regression).run(KEY, Y, num_points=16)
     assert few.converged and np.isnan(few.pareto_k) and few.weights.size <= 16
-    mean, stddev = truth["f"]
-    assert_allclose((few.mean["f"] - mean) / stddev, 0.0, atol=0.2)
-    assert_allclose(few.stddev["f"], stddev, rtol=0.15)
+    mean, sd = truth["f"]
+    assert_allclose((few.mean["f"] - mean) / sd, 0.0, atol=0.2)
+    assert_allclose(few.sd["f"], sd, rtol=0.15)
     assert abs(few.log_evidence - truth["log_evidence"]) < 4 * few.log_evidence_error
 
 

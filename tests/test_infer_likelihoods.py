@@ -208,7 +208,7 @@ def test_numpyros_distributions_with_logistic_noise_are_met_without_search():
     for width in np.array([0.5, 20.0]):
         found, expected = (engine.run(KEY, width) for engine in engines)
         assert_allclose(found.mean["b"], expected.mean["b"], rtol=1e-7)
-        assert_allclose(found.stddev["b"], expected.stddev["b"], rtol=1e-7)
+        assert_allclose(found.sd["b"], expected.sd["b"], rtol=1e-7)
         assert_allclose(found.log_evidence, expected.log_evidence, rtol=1e-8)
 
 

@@ -53,7 +53,7 @@ def answers(mesh):
         result = engine(structure, mesh).run(
             jax.random.key(0), ITEMS, pairs(), params={"scale": 1.3}, callback=callback
         )
-        found[f"{structure} mean"], found[f"{structure} sd"] = result.mean["f"], result.stddev["f"]
+        found[f"{structure} mean"], found[f"{structure} sd"] = result.mean["f"], result.sd["f"]
         [(tau, nu)] = result.sites.values()
         found[f"{structure} sites"] = np.stack([tau, nu])
         found[f"{structure} evidence"] = np.asarray(result.log_evidence)

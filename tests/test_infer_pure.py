@@ -151,7 +151,7 @@ def test_params(engine, result):
     fixed = engine.run(KEY, WINNER, LOSER, params={"f": f})
     assert fixed.latent_sites == ("f_new",)
     assert_allclose(fixed.mean["f_new"], f[:2])
-    assert_allclose(fixed.stddev["f_new"], 0.5)
+    assert_allclose(fixed.sd["f_new"], 0.5)
     # With f known, the evidence is the likelihood; the density of f itself is not part of it.
     margin = (f[WINNER] - f[LOSER]) / (np.sqrt(2) * 0.7)
     assert_allclose(fixed.log_evidence, norm.logcdf(margin).sum(), rtol=1e-9)
@@ -328,6 +328,6 @@ def test_single_precision(result):
         single = EP(model, precision="float32").run(KEY, WINNER, LOSER)
     assert single.converged
     assert_allclose((single.joint_mean - result.joint_mean) / sd, 0.0, atol=1e-3)
-    assert_allclose(single.stddev["f"] / result.stddev["f"], 1.0, atol=1e-3)
+    assert_allclose(single.sd["f"] / result.sd["f"], 1.0, atol=1e-3)
     assert_allclose(single.log_evidence, result.log_evidence, atol=1e-3)
     assert jnp.zeros(1).dtype == jnp.float64

@@ -134,7 +134,7 @@ def test_density_of_a_fixed_site_is_a_factor():
     mean = np.average(grid, weights=weight)
     assert_allclose(result.mean["mu"], mean, atol=1e-6)
     sd = np.sqrt(np.average((grid - mean) ** 2, weights=weight))
-    assert_allclose(result.stddev["mu"], sd, atol=1e-6)
+    assert_allclose(result.sd["mu"], sd, atol=1e-6)
     log_integral = log_density.max() + np.log(weight.sum() * (grid[1] - grid[0]))
     log_evidence = log_integral + stats.norm.logpdf(1.0, 2.0, np.sqrt(2.0))
     assert_allclose(result.log_evidence, log_evidence, atol=1e-5)
@@ -256,7 +256,7 @@ def test_latents_that_are_not_gaussian():
         variance = np.sum(mass * (grid - mean[:, None]) ** 2, axis=1) / total
         log_evidence += np.log(total * (grid[1] - grid[0])).sum()
         assert_allclose(result.mean[name], mean, atol=5e-4, err_msg=name)
-        assert_allclose(result.stddev[name], np.sqrt(variance), atol=5e-4, err_msg=name)
+        assert_allclose(result.sd[name], np.sqrt(variance), atol=5e-4, err_msg=name)
     assert_allclose(result.log_evidence, log_evidence, atol=5e-3)
 
 

@@ -81,9 +81,7 @@ def test_sites_that_depend_on_one_another():
         assert_allclose(
             together.mean[name], [apart.mean[f"{name}_{t}"] for t in range(4)], atol=1e-5
         )
-        assert_allclose(
-            together.stddev[name], [apart.stddev[f"{name}_{t}"] for t in range(4)], atol=1e-5
-        )
+        assert_allclose(together.sd[name], [apart.sd[f"{name}_{t}"] for t in range(4)], atol=1e-5)
     assert_allclose(together.log_evidence, apart.log_evidence, atol=1e-6)
 
 

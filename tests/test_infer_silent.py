@@ -55,7 +55,7 @@ def test_wide_priors_do_not_cancel():
     assert_allclose([result.mean["a"], result.mean["b"]], [1.0, 2.0], atol=1e-9)
     design = np.stack([np.ones(5), X], axis=1)
     exact = 1e-3 * np.sqrt(np.diagonal(np.linalg.inv(design.T @ design)))
-    assert_allclose([result.stddev["a"], result.stddev["b"]], exact, rtol=1e-6)
+    assert_allclose([result.sd["a"], result.sd["b"]], exact, rtol=1e-6)
     log_evidence = (
         -2.5 * np.log(2 * np.pi)
         - 3 * np.log(1e-3)
@@ -68,7 +68,7 @@ def test_wide_priors_do_not_cancel():
 def test_wide_priors_of_independent_latents_do_not_cancel():
     result = EP(levels).run(KEY, Y)
     assert_allclose(result.mean["f"], Y, atol=1e-9)
-    assert_allclose(result.stddev["f"], 1e-3, rtol=1e-6)
+    assert_allclose(result.sd["f"], 1e-3, rtol=1e-6)
 
 
 @pytest.mark.parametrize("model", [two_intercepts, correlated_intercepts])
@@ -146,7 +146,7 @@ def pulled():
 def test_a_point_mass_with_a_density_is_a_factor():
     result = EP(pulled).run(KEY)
     assert_allclose(result.mean["f"], 2 / 3, atol=1e-9)
-    assert_allclose(result.stddev["f"], 3**-0.5, rtol=1e-9)
+    assert_allclose(result.sd["f"], 3**-0.5, rtol=1e-9)
 
 
 def sum_to_zero():
@@ -184,7 +184,7 @@ def test_draws_stay_in_the_support():
     draws = result.get_samples()["scale"]
     assert draws.min() > 0
     assert_allclose(draws.mean(0), result.mean["scale"], atol=0.03)
-    assert_allclose(draws.std(0), result.stddev["scale"], rtol=0.06)
+    assert_allclose(draws.std(0), result.sd["scale"], rtol=0.06)
     levels = np.linspace(1e-4, 6.0, 60_001)
     density = np.exp(-0.5 * levels**2 - 0.5 * (levels - 0.1) ** 2)
     median = levels[np.searchsorted(np.cumsum(density) / density.sum(), 0.5)]

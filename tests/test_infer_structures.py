@@ -68,14 +68,14 @@ def test_a_structure_is_the_dense_posterior(results):
     world, dense, kept = results
     assert dense.structure == "dense" and kept.structure == world.structure and kept.converged
     assert kept.shapes == dense.shapes
-    stddev = np.sqrt(np.diagonal(dense.joint_covariance))
-    assert np.max(np.abs(kept.joint_mean - dense.joint_mean) / stddev) < 0.05
-    scale = np.outer(stddev, stddev)
+    sd = np.sqrt(np.diagonal(dense.joint_covariance))
+    assert np.max(np.abs(kept.joint_mean - dense.joint_mean) / sd) < 0.05
+    scale = np.outer(sd, sd)
     assert_allclose(kept.joint_covariance / scale, dense.joint_covariance / scale, atol=0.03)
     off = kept.log_evidence - dense.log_evidence
     assert abs(off) < 4 * kept.log_evidence_error + 0.5 and kept.log_evidence_error < 2
-    rough = np.concatenate([np.ravel(kept.stddev[name]) for name in dense.stddev])
-    rough = rough / np.concatenate([np.ravel(x) for x in dense.stddev.values()])
+    rough = np.concatenate([np.ravel(kept.sd[name]) for name in dense.sd])
+    rough = rough / np.concatenate([np.ravel(x) for x in dense.sd.values()])
     assert abs(rough.mean() - 1) < 0.6 * world.rough and rough.std() < world.rough
     assert kept.approximation.error < 0.1
     if world.structure == "low_rank":
@@ -93,17 +93,17 @@ def test_differences_and_draws_are_those_of_the_dense_posterior(results):
             continue
         first, second = np.random.default_rng(2).integers(size, size=(2, 200))
         first, second = first[first != second], second[first != second]
-        (mean, stddev), (told_mean, told) = (
+        (mean, sd), (told_mean, told) = (
             x.difference(first, second, site=site) for x in (dense, kept)
         )
-        assert_allclose(told, stddev, rtol=0.02)
-        assert np.sqrt(np.mean(((told_mean - mean) / stddev) ** 2)) < 0.03
-        rough = kept.difference(first, second, site=site, exact=False)[1] / stddev
+        assert_allclose(told, sd, rtol=0.02)
+        assert np.sqrt(np.mean(((told_mean - mean) / sd) ** 2)) < 0.03
+        rough = kept.difference(first, second, site=site, exact=False)[1] / sd
         assert abs(rough.mean() - 1) < 0.4 * world.rough and rough.std() < world.rough
         draws = drawn[site].reshape(-1, size)
         moved = draws[:, first] - draws[:, second]
-        assert_allclose(moved.mean(0), mean, atol=5 * stddev.max() / 1000**0.5)
-        assert abs(np.mean(moved.std(0) / stddev) - 1) < 0.03
+        assert_allclose(moved.mean(0), mean, atol=5 * sd.max() / 1000**0.5)
+        assert abs(np.mean(moved.std(0) / sd) - 1) < 0.03
 
 
 @pytest.mark.slow
@@ -131,7 +131,7 @@ def test_on_a_tree_messages_are_exact_and_bethes_evidence_has_its_slope():
     tree = World(thurstone, ((60, pairs), {"scale": 1.5}), "factorised")
     dense, alone = (run(tree, s) for s in ("dense", "factorised"))
     assert alone.converged and alone.log_evidence_error == 0
-    for told, true in ((alone.mean, dense.mean), (alone.stddev, dense.stddev)):
+    for told, true in ((alone.mean, dense.mean), (alone.sd, dense.sd)):
         assert_allclose(told["f"], true["f"], atol=1e-3)
     assert_allclose(alone.log_evidence, dense.log_evidence, atol=1e-3)
     engine, pairs = EP(thurstone, structure="factorised", tol=1e-9), games("random", 60, 400)
@@ -272,7 +272,7 @@ def test_likelihoods_that_are_not_log_concave_leave_each_latent_alone(monkeypatc
     assert result.structure == "factorised"
     # Each datum sees one latent, so that nothing is lost.
     assert_allclose(result.mean["f"], dense.mean["f"], atol=1e-3)
-    assert_allclose(result.stddev["f"], dense.stddev["f"], rtol=1e-3)
+    assert_allclose(result.sd["f"], dense.sd["f"], rtol=1e-3)
 
 
 def test_a_posterior_of_walks_is_pickled_and_has_no_state():

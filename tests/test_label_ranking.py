@@ -125,7 +125,7 @@ def test_posterior_is_that_of_simulation(posterior_of_two):
     second = (performance[:, 1, 0] > zero[:, 1]) & (performance[:, 1, 1] < zero[:, 1])
     kept = first & second
     for name, draws in (("bias", bias[kept]), ("w", w[kept])):
-        mean, sd = result.mean[name].ravel(), result.stddev[name].ravel()
+        mean, sd = result.mean[name].ravel(), result.sd[name].ravel()
         error = 4 * draws.std(0) / np.sqrt(kept.sum())
         assert (np.abs(mean - draws.mean(0)) < error + 0.01).all()
         assert_allclose(sd, draws.std(0), rtol=0.03)
@@ -153,9 +153,9 @@ def joint(X, better, worse, num_labels):
 def assert_alike(one, other):
     assert one.converged and other.converged
     for name in ("bias", "w"):
-        off = (one.mean[name] - other.mean[name]) / other.stddev[name]
+        off = (one.mean[name] - other.mean[name]) / other.sd[name]
         assert_allclose(off, 0, atol=1e-4)
-        assert_allclose(one.stddev[name], other.stddev[name], rtol=1e-4)
+        assert_allclose(one.sd[name], other.sd[name], rtol=1e-4)
     assert_allclose(one.log_evidence, other.log_evidence, atol=1e-3)
 
 
@@ -260,8 +260,8 @@ def test_nuts_runs_the_program():
     mcmc = MCMC(NUTS(held), num_warmup=150, num_samples=400, progress_bar=False)
     mcmc.run(KEY, X, *data, 3, step=0.5)
     draws = np.asarray(mcmc.get_samples()["w"])
-    assert_allclose((draws.mean(0) - result.mean["w"]) / result.stddev["w"], 0, atol=0.3)
-    assert_allclose(draws.std(0), result.stddev["w"], rtol=0.2)
+    assert_allclose((draws.mean(0) - result.mean["w"]) / result.sd["w"], 0, atol=0.3)
+    assert_allclose(draws.std(0), result.sd["w"], rtol=0.2)
 
 
 @pytest.mark.slow
@@ -271,7 +271,7 @@ def test_intervals_hold_what_they_say():
     for seed in range(60):
         X, data, _, w = simulated(100 + seed, 25)
         result = engine.run(KEY, X, *_wide(data, 4), 3, params=GIVEN, num_samples=1)
-        off = (result.mean["w"] - w) / result.stddev["w"]
+        off = (result.mean["w"] - w) / result.sd["w"]
         held.append(np.mean(np.abs(off) < 1.645))
     error = np.std(held) / np.sqrt(len(held))
     assert abs(np.mean(held) - 0.9) < 3.5 * error

@@ -209,7 +209,7 @@ def test_intervals_hold_where_the_linked_document_is_the_best_of_several():
         for independent, held in inside.items():
             result = engine.run(KEY, margins, features, independent=independent)
             apart = np.append(result.mean["gain"] - gain, result.mean["theta"] - theta)
-            sd = np.append(result.stddev["gain"], result.stddev["theta"])
+            sd = np.append(result.sd["gain"], result.sd["theta"])
             held.append(np.abs(apart) < 1.645 * sd)
     assert 0.85 < np.mean(inside[False]) < 0.95
     assert np.mean(inside[True]) < 0.7

@@ -22,4 +22,4 @@ def test_each_league_is_as_it_is_by_itself():
         games = scope["games"][number][played]
         alone = scope["engine"].run(jax.random.key(0), games, np.ones(len(games), bool))
         np.testing.assert_allclose(scope["mean"][number], alone.mean["skill"], atol=1e-5)
-        np.testing.assert_allclose(scope["stddev"][number], alone.stddev["skill"], atol=1e-5)
+        np.testing.assert_allclose(scope["sd"][number], alone.sd["skill"], atol=1e-5)

@@ -237,12 +237,10 @@ def test_figure_1_shows_both_means_over_the_features_and_the_error_bars(figure_1
     (edges,) = [c for c in panels[1].collections if type(c).__name__ == "LineCollection"]
     assert len(edges.get_segments()) == gp.knn_graph(SPIRAL, 3).nnz / 2
     for bars, model in zip(panels[2].containers, figure_1, strict=True):
-        mean, stddev = model.predict(SPIRAL)
+        mean, sd = model.predict(SPIRAL)
         np.testing.assert_allclose(bars.lines[0].get_ydata(), mean, atol=1e-5)
         ends = np.array(bars.lines[2][0].get_segments())[:, :, 1]
-        np.testing.assert_allclose(
-            ends, np.stack([mean - stddev, mean + stddev], axis=1), atol=1e-5
-        )
+        np.testing.assert_allclose(ends, np.stack([mean - sd, mean + sd], axis=1), atol=1e-5)
     plt.close(figure)
 
 

@@ -95,7 +95,7 @@ def test_one_pass_comes_close_to_expectation_propagation():
     batch = EP(ordinal_version_space).run(jax.random.key(0), X, Y, num_levels=K, noise=0.3)
     mean = np.append(model.coef_, model.thresholds_)
     expected = np.append(batch.mean["weights"], batch.mean["thresholds"])
-    sd = np.append(batch.stddev["weights"], batch.stddev["thresholds"])
+    sd = np.append(batch.sd["weights"], batch.sd["thresholds"])
     assert np.abs(mean - expected).max() < 1.0 * sd.max()
     filtered = np.sqrt(np.diagonal(model.state_.covariance[0]))
     np.testing.assert_allclose(filtered, sd, rtol=0.25)

@@ -83,7 +83,7 @@ def test_posterior_of_one_order_is_that_of_simulation():
     result = EP(thurstone_orders).run(KEY, 3, *events([[2, 0, 1]], 3), params={"scale": 1.0})
     error = kept.std(0) / np.sqrt(len(kept))
     assert_allclose(result.mean["f"], kept.mean(0), atol=4 * error.max() + 0.005)
-    assert_allclose(result.stddev["f"], kept.std(0), rtol=0.01)
+    assert_allclose(result.sd["f"], kept.std(0), rtol=0.01)
     assert_allclose(np.exp(result.log_evidence), 1 / 6, rtol=0.01)
 
 
@@ -107,8 +107,8 @@ def test_elimination_gives_what_all_performances_together_give():
     fast = EP(thurstone_orders).run(KEY, 6, *data, params={"scale": 1.2}, num_samples=5)
     slow = EP(joint).run(KEY, 6, *data, num_samples=5)
     assert fast.converged and slow.converged
-    assert_allclose((fast.mean["f"] - slow.mean["f"]) / slow.stddev["f"], 0, atol=1e-4)
-    assert_allclose(fast.stddev["f"], slow.stddev["f"], rtol=1e-4)
+    assert_allclose((fast.mean["f"] - slow.mean["f"]) / slow.sd["f"], 0, atol=1e-4)
+    assert_allclose(fast.sd["f"], slow.sd["f"], rtol=1e-4)
     assert_allclose(fast.mean["noise"], slow.mean["noise"], atol=1e-3)
     assert_allclose(fast.log_evidence, slow.log_evidence, atol=1e-3)
 
@@ -249,7 +249,7 @@ def test_the_estimator_is_the_program_by_names(ranker):
     assert ranker.names_ == ["coffee", "milk", "tea"]
     mean, sd = ranker.predict()
     assert_allclose(mean, result.mean["f"], atol=1e-8)
-    assert_allclose(sd, result.stddev["f"], atol=1e-8)
+    assert_allclose(sd, result.sd["f"], atol=1e-8)
     assert_allclose(ranker.predict(["tea"])[0], mean[2])
     variance = result.covariance["f"]
     margin = variance[2, 2] + variance[1, 1] - 2 * variance[2, 1]

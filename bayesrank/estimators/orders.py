@@ -188,9 +188,9 @@ class OrderRanker(NamedRanker):
         NotFittedError, ValueError
             If `fit` has not been called; if an item is not known.
         """
-        mean, stddev = self._posterior().skills()
+        mean, sd = self._posterior().skills()
         at = self._numbers(items, _FIX)
-        return (mean[at], stddev[at]) if return_std else mean[at]
+        return (mean[at], sd[at]) if return_std else mean[at]
 
     def predict_proba(self, pairs: Any) -> Array:
         """Probability that the first item of each pair comes before the second in a new order.

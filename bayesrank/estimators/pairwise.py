@@ -262,12 +262,12 @@ class PairwiseRanker(NamedRanker):
         posterior = self._posterior()
         at = self._numbers(items, self._fix("error"))
         if time is None:
-            mean, stddev = posterior.skills()
+            mean, sd = posterior.skills()
         else:
             [(_, gap)] = by_gap(self._ahead(time), 1)
             parts = at_later_times(posterior, gap)
-            mean, stddev = moments_of(parts, MarginRows.of(len(self.names_), (1.0, self._all)))
-        return (mean[at], stddev[at]) if return_std else mean[at]
+            mean, sd = moments_of(parts, MarginRows.of(len(self.names_), (1.0, self._all)))
+        return (mean[at], sd[at]) if return_std else mean[at]
 
     def predict_proba(
         self,

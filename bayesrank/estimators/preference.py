@@ -182,12 +182,12 @@ class PreferenceGP(SkillRanker):
         """
         posterior = self._posterior()
         if X is None:
-            mean, stddev = (each.copy() for each in posterior.skills())
+            mean, sd = (each.copy() for each in posterior.skills())
         else:
             parts = self._at(X, joint=False)
             each = np.arange(len(parts[0].mean))
-            mean, stddev = moments_of(parts, MarginRows.of(each.size, (1.0, each)))
-        return (mean, stddev) if return_std else mean
+            mean, sd = moments_of(parts, MarginRows.of(each.size, (1.0, each)))
+        return (mean, sd) if return_std else mean
 
     def predict_proba(
         self,

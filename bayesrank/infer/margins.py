@@ -27,19 +27,19 @@ class BoundedMargins(NamedTuple):
 
     columns: NDArray[np.int64]  # their numbers among all latents, shape (b,)
     mean: Numbers  # EP's, shape (b,)
-    stddev: Numbers
+    sd: Numbers
     quantiles: Numbers  # at `_DEVIATES`, shape (b, K)
 
     def put(self, draws: Any) -> Any:
         """Give Gaussian draws (..., n) these margins."""
-        deviates = (draws[..., self.columns] - self.mean) / self.stddev
+        deviates = (draws[..., self.columns] - self.mean) / self.sd
         look_up = jax.vmap(lambda z, q: jnp.interp(z, _DEVIATES, q), (-1, 0), -1)
         return jnp.asarray(draws).at[..., self.columns].set(look_up(deviates, self.quantiles))
 
     def log_slope(self, draws: Any) -> Numbers:
         """Log of how much `put` stretches the surroundings of draws (..., n), shape (...)."""
-        deviates = (np.asarray(draws)[..., self.columns] - self.mean) / self.stddev
-        slopes = np.gradient(self.quantiles, _DEVIATES, axis=1) / self.stddev[:, None]
+        deviates = (np.asarray(draws)[..., self.columns] - self.mean) / self.sd
+        slopes = np.gradient(self.quantiles, _DEVIATES, axis=1) / self.sd[:, None]
         each = [np.interp(deviates[..., k], _DEVIATES, s) for k, s in enumerate(slopes)]
         return np.log(np.stack(each)).sum(axis=0)
 
@@ -52,11 +52,11 @@ def bounded_margins(
         return None
     lower, upper = (np.asarray(x, float) for x in ends)
     columns = np.flatnonzero(np.isfinite(lower) | np.isfinite(upper))
-    centre, stddev = mean[columns], np.sqrt(variances[columns])
-    described = zip(centre, stddev, lower[columns], upper[columns], strict=True)
+    centre, sd = mean[columns], np.sqrt(variances[columns])
+    described = zip(centre, sd, lower[columns], upper[columns], strict=True)
     levels = stats.norm.cdf(_DEVIATES)
     quantiles = [_margin_of(*moments).ppf(levels) for moments in described]
-    return BoundedMargins(columns, centre, stddev, np.array(quantiles))
+    return BoundedMargins(columns, centre, sd, np.array(quantiles))
 
 
 def drawn(
@@ -71,21 +71,21 @@ def drawn(
     return np.asarray(bounded.put(draws)), logs - bounded.log_slope(draws)
 
 
-def _margin_of(mean: float, stddev: float, lower: float, upper: float) -> Any:
+def _margin_of(mean: float, sd: float, lower: float, upper: float) -> Any:
     """A distribution on an interval with this mean and standard deviation, where there is one."""
     if not lower < mean < upper:  # EP has not converged
-        ends = (lower - mean) / stddev, (upper - mean) / stddev
-        return stats.truncnorm(*ends, loc=mean, scale=stddev)
+        ends = (lower - mean) / sd, (upper - mean) / sd
+        return stats.truncnorm(*ends, loc=mean, scale=sd)
     if np.isinf(upper):
-        return stats.gamma(((mean - lower) / stddev) ** 2, lower, stddev**2 / (mean - lower))
+        return stats.gamma(((mean - lower) / sd) ** 2, lower, sd**2 / (mean - lower))
     if np.isinf(lower):
-        return _Mirrored(_margin_of(-mean, stddev, -upper, np.inf))
+        return _Mirrored(_margin_of(-mean, sd, -upper, np.inf))
     width = upper - lower
     share = (mean - lower) / width
-    count = share * (1 - share) * (width / stddev) ** 2 - 1
+    count = share * (1 - share) * (width / sd) ** 2 - 1
     if not count > 0:
-        ends = (lower - mean) / stddev, (upper - mean) / stddev
-        return stats.truncnorm(*ends, loc=mean, scale=stddev)
+        ends = (lower - mean) / sd, (upper - mean) / sd
+        return stats.truncnorm(*ends, loc=mean, scale=sd)
     return stats.beta(share * count, (1 - share) * count, lower, width)
 
 

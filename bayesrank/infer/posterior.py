@@ -148,7 +148,7 @@ class _LargePosterior:
         """Of all latents, shape (n, n), up to 5,000 of them."""
         if (size := self.variances.size) > _MOST_TOGETHER:
             raise TooLargeError(
-                f"the covariances of {size:,} latents are not kept; use difference, stddev or "
+                f"the covariances of {size:,} latents are not kept; use difference, sd or "
                 "get_samples"
             )
         return self._covariance

@@ -90,7 +90,7 @@ class GaussianMoments:
         }
 
     @cached_property
-    def stddev(self) -> dict[str, np.ndarray]:
+    def sd(self) -> dict[str, np.ndarray]:
         """Posterior standard deviation of each latent site, in its own shape."""
         return self.split_sites(np.sqrt(self.posterior.variances))
 

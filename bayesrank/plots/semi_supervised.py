@@ -150,12 +150,12 @@ def _error_bars(
 ) -> None:
     across = np.arange(len(place))
     compared = np.isin(place, pairs)
-    for (mean, stddev), label, color, shift in (
+    for (mean, sd), label, color, shift in (
         (without, "without the graph", "0.6", -0.15),
         (with_graph, "with the graph", "C0", 0.15),
     ):
         style: dict[str, Any] = {"color": color, "markersize": 4, "elinewidth": 1.2}
-        ax.errorbar(across + shift, mean[place], stddev[place], fmt="o", label=label, **style)
+        ax.errorbar(across + shift, mean[place], sd[place], fmt="o", label=label, **style)
     style = {"color": "gold", "markersize": 9, "markeredgecolor": "0.15", "label": "compared"}
     at = ax.get_xaxis_transform()
     ax.plot(across[compared], np.full(compared.sum(), 0.03), "^", transform=at, **style)

@@ -87,7 +87,7 @@ def test_shift_and_spread_are_what_quadrature_finds(result):
     sd = np.sqrt(np.sum(weight * grid**2) / weight.sum())
     with pytest.warns(AccuracyWarning, match="EP's posterior is poor"):
         assert not result.accuracy.is_good
-    assert_allclose(result.accuracy.sd_error, abs(sd / result.stddev["f"] - 1), atol=0.03)
+    assert_allclose(result.accuracy.sd_error, abs(sd / result.sd["f"] - 1), atol=0.03)
 
 
 GOOD = ["eight_schools", "sum_to_zero_effects", "gp_classification"]

@@ -96,7 +96,7 @@ class IntegratedEP:
     ...     numpyro.sample("effect", dist.Normal(f, 12.0), obs=effect)
     >>> effect = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
     >>> result = IntegratedEP(schools).run(jax.random.key(0), effect)
-    >>> result.mean["spread"], result.stddev["f"]
+    >>> result.mean["spread"], result.sd["f"]
     (...)
     """
 

@@ -70,8 +70,8 @@ class MixtureResult(GaussianMoments):
     def __repr__(self) -> str:
         """Show what became of each site, twenty at most."""
         rows = [SiteRow(k, "inferred", shape_in_words(shape)) for k, shape in self.shapes.items()]
-        for name, (mean, stddev) in self.hyperparameter_moments.items():
-            moments = f"mean {shown(mean)}, standard deviation {shown(stddev)}"
+        for name, (mean, sd) in self.hyperparameter_moments.items():
+            moments = f"mean {shown(mean)}, standard deviation {shown(sd)}"
             rows.append(SiteRow(name, "integrated over", moments))
         rows += [SiteRow(name, "fixed", f"at {shown(x)}") for name, x in self.params.items()]
         ended = "converged" if self.converged else "NOT converged"
@@ -108,10 +108,10 @@ class MixtureResult(GaussianMoments):
         return {**GaussianMoments.mean.func(self), **means}
 
     @cached_property
-    def stddev(self) -> dict[str, np.ndarray]:
+    def sd(self) -> dict[str, np.ndarray]:
         """Posterior standard deviation of each latent site and hyperparameter."""
-        stddev = {k: sd for k, (_, sd) in self.hyperparameter_moments.items()}
-        return {**GaussianMoments.stddev.func(self), **stddev}
+        own = {k: sd for k, (_, sd) in self.hyperparameter_moments.items()}
+        return {**GaussianMoments.sd.func(self), **own}
 
     def get_samples(self, group_by_chain: bool = False) -> dict[str, np.ndarray]:
         """Draws of latents and hyperparameters together; the same ones at every call.

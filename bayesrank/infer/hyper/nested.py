@@ -83,7 +83,7 @@ class NestedEP:
     >>> effect = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
     >>> engine = NestedEP(schools)
     >>> result = engine.run(jax.random.key(0), effect, num_samples=200)
-    >>> result.mean["spread"], result.stddev["f"]
+    >>> result.mean["spread"], result.sd["f"]
     (...)
     """
 

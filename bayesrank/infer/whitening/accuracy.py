@@ -140,8 +140,8 @@ def importance_check(result: EPResult, rng_key: Array) -> ImportanceCheck:
 
     with jax.enable_x64(True), ONE_AT_A_TIME, validation_enabled(False):
         points, logs, elsewhere = without_stale_traces(weigh)
-    stddev = np.sqrt(np.diagonal(result.joint_covariance))
-    return _judge(points, logs, stddev, result.shapes)._replace(mass_outside=elsewhere)
+    sd = np.sqrt(np.diagonal(result.joint_covariance))
+    return _judge(points, logs, sd, result.shapes)._replace(mass_outside=elsewhere)
 
 
 def importance_check_of_draws(
@@ -209,7 +209,7 @@ def _elsewhere(
 def _judge(
     points: Numbers,
     logs: Numbers,
-    stddev: Numbers,
+    sd: Numbers,
     shapes: dict[str, tuple[int, ...]],
 ) -> ImportanceCheck:
     if np.isnan(logs).any() or np.isneginf(logs).all():
@@ -219,7 +219,7 @@ def _judge(
     plain = points.mean(0)
     weighted = weights @ points
     # The draws' own mean and spread are taken for EP's: what chance does to both cancels.
-    shift = np.abs(weighted - plain) / stddev
+    shift = np.abs(weighted - plain) / sd
     spread = np.abs(np.sqrt(weights @ (points - weighted) ** 2) / points.std(0) - 1.0)
     names = [name for name, shape in shapes.items() for _ in range(math.prod(shape))]
     return ImportanceCheck(

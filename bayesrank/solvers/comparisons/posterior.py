@@ -72,7 +72,7 @@ class _KeptApart(NamedTuple):
     result: EPResult
 
     def variances(self, rows: MarginRows) -> Floats:
-        own = np.sum(rows.values**2 * self.result.stddev["f"][rows.columns] ** 2, axis=1)
+        own = np.sum(rows.values**2 * self.result.sd["f"][rows.columns] ** 2, axis=1)
         both = (rows.values != 0.0).all(axis=1) & (rows.values.shape[1] > 1)
         if both.any():
             first, second = rows.columns[both].T
@@ -182,7 +182,7 @@ class EPSkills(ComparisonPosterior):
         """Those that the result keeps, or those in a category."""
         if category is not None:
             return super().skills(category)
-        return self.result.mean["f"], self.result.stddev["f"]
+        return self.result.mean["f"], self.result.sd["f"]
 
     def joint(self) -> tuple[Floats, Floats]:
         """Those that the result keeps."""
