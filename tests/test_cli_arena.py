@@ -46,7 +46,7 @@ def test_a_log_is_ranked_with_its_effects_in_sentences(log, tmp_path, capsys):
     assert "Warning: Column 'annotator' looks like judges and is not used" in printed.err
     assert (out / "posterior.nc").stat().st_size > 0
     notes = " ".join(printed.out.split())
-    assert "positions make cycles too" in notes
+    assert "triads in which every pair was compared" in notes  # four items have four triads
     assert "Hyperparameters" not in notes
 
 

@@ -1,12 +1,16 @@
 """Cycles among three items, by enumeration; does the check see when there are too many?"""
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from scipy.special import expit
+from scipy.special import expit, ndtr
 
+from bayesrank.datasets import ComparisonData
 from bayesrank.diagnostics import transitivity
+from bayesrank.diagnostics.margins import margins_in_time, margins_of_log
+from bayesrank.solvers.comparisons import JudgedSkills, arena_data, fit_arena
 
 
 def brute(pairs, tied, n):
@@ -81,3 +85,81 @@ def test_of_many_items_those_with_most_opponents_are_looked_at():
     played = np.concatenate([pairs, lonely])
     few = transitivity(played, np.zeros((4, 11)), expit, max_items=6)
     assert (few.num_triads, few.num_circles) == brute(pairs, np.zeros(300), 6)
+
+
+def order_biased(rng, n, skill_weight, cycle_weight=0.0):
+    """Every two items once, by one of three judges: those shown first have a great advantage."""
+    met = np.array(list(itertools.combinations(range(n), 2)))
+    first, second = rng.permuted(met, axis=1).T
+    judge = rng.integers(3, size=len(first))
+    skills = skill_weight * rng.normal(size=n)
+    turn = np.array([0.0, 1.0, -1.0])[(first - second) % 3]
+    bias = np.array([1.5, 2.5, 2.0])[judge]
+    wins = rng.random(len(first)) < ndtr(
+        (skills[first] - skills[second] + cycle_weight * turn + bias) / np.sqrt(2.0)
+    )
+    pairs = np.where(wins[:, None], np.stack([first, second], 1), np.stack([second, first], 1))
+    names = tuple(str(i) for i in range(n))
+    said = {"position": np.where(wins, 1.0, -1.0), "judges": judge, "judge_names": ("a", "b", "c")}
+    return ComparisonData(names, pairs, np.zeros(len(pairs), bool), **said)
+
+
+def checked(data, number=100):
+    """The check with what judges saw, and with skills alone."""
+    columns = {"position": data.position, "judges": data.judges, "num_judges": 3}
+    fit = fit_arena(arena_data(data.num_items, data.comparisons, **columns))
+    posterior = JudgedSkills(fit)
+    skills = posterior.draws(None, number, np.random.RandomState(0))
+    seen = margins_of_log(data, posterior, fit.scales, number)
+    called = data.comparisons, skills, lambda margin: ndtr(margin / np.sqrt(2.0))
+    return transitivity(*called, margins=seen), transitivity(*called), seen, fit
+
+
+def test_cycles_that_positions_and_judges_make_are_expected():
+    worlds = [order_biased(np.random.default_rng(seed), 14, 1.5) for seed in range(6)]
+    seen, alone = np.array([[found.p_value for found in checked(w)[:2]] for w in worlds]).T
+    assert min(seen) > 0.05 and 0.3 < np.mean(seen) < 0.75
+    assert np.mean(alone) < 0.15  # to skills alone they are too many
+
+
+def test_rock_paper_scissors_is_found_under_judges_and_positions():
+    found, _, seen, fit = checked(order_biased(np.random.default_rng(3), 18, 0.0, 5.0))
+    assert found.is_known and not found.is_good
+    assert np.isfinite(seen(0)).all() and fit.converged
+
+
+def test_margins_of_a_log_are_those_of_its_fit():
+    data = order_biased(np.random.default_rng(5), 8, 1.0)
+    *_, seen, fit = checked(data, 1000)
+    winner, loser = data.comparisons.T
+    spread = np.exp(fit.log_reliability + fit.log_reliability_variance / 2.0)[data.judges]
+    mean = spread * (fit.mean[winner] - fit.mean[loser])
+    mean += np.asarray(data.position) * (fit.position[0] + fit.bias[data.judges])
+    drawn = np.array([seen(draw) for draw in range(1000)])
+    assert np.abs((drawn.mean(0) - mean) / drawn.std(0)).max() < 4.5 / np.sqrt(1000)
+
+
+def test_margins_in_time_against_weighted_draws_of_the_prior():
+    """Three items at three times: Laplace's margins against importance sampling of all skills."""
+    times, pairs = np.array([0.0, 0.4, 1.0]), np.array([[0, 1], [1, 2], [2, 0], [0, 1], [0, 2]])
+    period = np.array([0, 0, 1, 2, 2])
+    said = {"times": times, "period": period, "process": "matern12"}
+    params = {"scale": 0.8, "lengthscale": 0.7}
+    result = SimpleNamespace(model_args=(3, pairs), model_kwargs=said)
+    drawn = margins_in_time(result, params, np.ones(5, bool), 4000)
+    root = np.linalg.cholesky(0.64 * np.exp(-np.abs(times[:, None] - times) / 0.7))
+    skills = np.random.default_rng(0).standard_normal((200_000, 3, 3)) @ root.T
+    margin = skills[:, pairs[:, 0], period] - skills[:, pairs[:, 1], period]
+    weight = ndtr(margin / np.sqrt(2.0)).prod(axis=1)
+    mean = weight @ margin / weight.sum()
+    covariance = (weight[:, None] * (margin - mean)).T @ (margin - mean) / weight.sum()
+    sd = np.sqrt(np.diagonal(covariance))
+    assert np.abs((drawn.mean(0) - mean) / sd).max() < 0.15
+    assert np.abs(np.cov(drawn.T) / np.outer(sd, sd) - covariance / np.outer(sd, sd)).max() < 0.15
+
+
+def test_only_the_rows_that_are_asked_for_are_drawn():
+    said = {"times": np.array([0.0, 1.0]), "period": np.array([0, 1, 1]), "process": "walk"}
+    result = SimpleNamespace(model_args=(2, np.array([[0, 1], [0, 1], [1, 0]])), model_kwargs=said)
+    drawn = margins_in_time(result, {"scale": 1.0, "drift": 0.1}, np.array([1, 1, 0], bool), 50)
+    assert drawn.shape == (50, 2) and drawn.mean() > 0

@@ -231,7 +231,8 @@ def analyse(data: ComparisonData, settings: Settings, ranking: Ranking, steps: S
     found = _checked(data, result, settings, steps)
     check = None if isinstance(found, str) else found.check
     with steps.step("Looking for cycles"):
-        checks = trust_checks(data, ranking.summary, ranking.skills, ranker.params_, found)
+        drawn = ranking.summary, ranking.skills
+        checks = trust_checks(data, *drawn, ranker.params_, found, result)
     figures, posterior = {}, None
     if settings.save == "all":
         with steps.step("Drawing"):

@@ -1,10 +1,11 @@
 """How far a ranking can be trusted: checks, each with its status, warnings first."""
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from bayesrank.cli.words import Params, win_chance
+from bayesrank.cli.words import Params, is_log, win_chance
 from bayesrank.datasets import ComparisonData
 from bayesrank.ranking import RankSummary
 
@@ -17,6 +18,7 @@ CheckStatus = Literal["warning", "ok", "not checked", "n/a"]
 
 _ORDER: tuple[CheckStatus, ...] = ("warning", "ok", "not checked", "n/a")
 _MOST_SHIFT, _STANDARD_ERRORS = 0.1, 4.0
+_MOST_IN_TIME, _DRAWS = 2_000, 200  # comparisons with times, and draws of their margins
 _FEWEST = 100  # effective draws of importance sampling that say something
 
 
@@ -34,15 +36,19 @@ def trust_checks(
     skills: np.ndarray,
     params: Params,
     found: "Crosschecked | str",
+    result: Any = None,
 ) -> tuple[Check, ...]:
-    """Return all checks, warnings first; `found` is a sentence where EP was not checked."""
+    """Return all checks, warnings first; `found` is a sentence where EP was not checked.
+
+    `result` is the fit, by which more than skill decides where the data have more columns.
+    """
     checks = (
         Check("Data", *_enough(summary)),
         Check("Connected", *_connected(data, summary)),
         Check("EP vs NUTS", *_right(found)),
         Check("Ties", *_ties(data)),
         Check("Position", *_position(data)),
-        Check("One ranking", *_transitive(data, skills, params)),
+        Check("One ranking", *_transitive(data, skills, params, result)),
     )
     return tuple(sorted(checks, key=lambda check: _ORDER.index(check.status)))
 
@@ -146,27 +152,39 @@ def _position(data: ComparisonData) -> tuple[CheckStatus, str]:
 
 
 def _transitive(
-    data: ComparisonData, skills: np.ndarray, params: Params
+    data: ComparisonData, skills: np.ndarray, params: Params, result: Any
 ) -> tuple[CheckStatus, str]:
     from bayesrank.diagnostics import transitivity
 
-    if data.times is not None:
-        return "not checked", "skills change over time, which this test does not know"
     if data.orders is not None:
         return "n/a", "an order has no cycles"
-    if data.judges is not None or data.categories is not None or data.position is not None:
-        return (
-            "not checked",
-            "judges, categories and positions make cycles too; this test assumes that skill alone "
-            "decides",
-        )
 
     def chance(difference: np.ndarray) -> np.ndarray:
         win, loss = (win_chance(side * difference, params) for side in (1.0, -1.0))
         return np.asarray(win / (win + loss))
 
-    found = transitivity(data.comparisons, skills, chance, tied=data.tied, weights=data.weights)
+    data, margins = _margins(data, params, result, len(skills))
+    counts = {"tied": data.tied, "weights": data.weights}
+    found = transitivity(data.comparisons, skills, chance, margins=margins, **counts)
     return _on_cycles(found)
+
+
+def _margins(
+    data: ComparisonData, params: Params, result: Any, number: int
+) -> tuple[ComparisonData, Callable[[int], np.ndarray] | None]:
+    """Which comparisons to look at, and their margins where more than today's skill decides."""
+    from bayesrank.diagnostics.margins import margins_in_time, margins_of_log
+    from bayesrank.estimators.skills import posterior_of
+
+    if data.times is not None:
+        late = np.argsort(data.times, kind="stable")[-_MOST_IN_TIME:]
+        rows = np.isin(np.arange(data.num_comparisons), late) & ~data.tied
+        margins = margins_in_time(result, params, rows, _DRAWS)
+        return data.where(rows), lambda draw: margins[draw % _DRAWS]
+    if is_log(data):
+        rows = data.distinct()
+        return rows, margins_of_log(rows, posterior_of(result), params, number)
+    return data, None
 
 
 def _on_cycles(found: "Transitivity") -> tuple[CheckStatus, str]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -83,6 +83,7 @@ def transitivity(
     *,
     tied: ArrayLike | None = None,
     weights: ArrayLike | None = None,
+    margins: Callable[[int], Array] | None = None,
     num_replicates: int = 200,
     max_items: int = 200,
     seed: int = 0,
@@ -96,11 +97,14 @@ def transitivity(
     skills
         Posterior draws of skill, shape ``(draws, n)``.
     win_chance
-        Chance that an item wins a decisive comparison, by how much its skill is higher.
+        Chance that an item wins a decisive comparison, by its margin: how much its skill is higher.
     tied
         True where the two were judged equal, shape ``(K,)``; these are left out.
     weights
         How often each comparison counts, shape ``(K,)``.
+    margins
+        Margins of the winners over the losers at the draw of a number, shape ``(K,)``, where more
+        than skill decides, see `bayesrank.diagnostics.margins`.
     num_replicates
         Number of data sets that the model makes up, each from another draw.
     max_items
@@ -121,21 +125,24 @@ def transitivity(
     """
     pairs, draws = np.asarray(comparisons), np.asarray(skills)
     count = np.ones(len(pairs)) if weights is None else np.rint(np.asarray(weights, float))
-    if tied is not None:
-        pairs, count = pairs[~np.asarray(tied, bool)], count[~np.asarray(tied, bool)]
-    first, second, wins, number = _meetings(pairs, count, draws.shape[1], max_items)
-    kept, place = np.unique(np.concatenate([first, second]), return_inverse=True)
-    one, other = place[: len(first)], place[len(first) :]
-    circles, triads = _circles(one, other, 2.0 * wins - number, len(kept))
+    count = count if tied is None else np.where(tied, 0.0, count)
+    meetings = _meetings(pairs, count, draws.shape[1], max_items)
+    kept, place = np.unique(meetings.items, return_inverse=True)
+    one, other = place.reshape(2, -1)
+    circles, triads = _circles(one, other, meetings.margin(meetings.number), len(kept))
     if triads == 0:
         return Transitivity(0, 0, np.nan, np.nan, np.nan, np.nan)
+    winner, loser = pairs[meetings.rows].T
     rng = np.random.default_rng(seed)
     shares = []
     with threadpool_limits(1):  # small products, for which threads wait on each other
-        for row in np.resize(rng.permutation(len(draws)), num_replicates):
-            chance = win_chance(draws[row, first] - draws[row, second])
-            made_up = rng.binomial(number.astype(int), chance)
-            again, of = _circles(one, other, 2.0 * made_up - number, len(kept))
+        for draw in np.resize(rng.permutation(len(draws)), num_replicates):
+            if margins is None:
+                margin = draws[draw, winner] - draws[draw, loser]
+            else:
+                margin = margins(int(draw))[meetings.rows]
+            made_up = rng.binomial(meetings.number, win_chance(margin))
+            again, of = _circles(one, other, meetings.margin(made_up), len(kept))
             shares.append(again / of if of else 0.0)
     share = circles / triads
     lower, upper = np.quantile(shares, [0.05, 0.95])
@@ -143,20 +150,32 @@ def transitivity(
     return Transitivity(triads, circles, share, float(lower), float(upper), p_value)
 
 
-def _meetings(
-    pairs: Array, count: Array, num_items: int, max_items: int
-) -> tuple[Array, Array, Array, Array]:
-    """Who met whom: of each two items, first < second, the first's wins and all comparisons."""
+class _Meetings(NamedTuple):
+    """Who met whom, P pairs of items, in which of the comparisons, R of them."""
+
+    items: Array  # shape (2, P), the lower number first
+    rows: Array  # comparisons, shape (R,)
+    number: Array  # how often each of them was made, shape (R,)
+    pair: Array  # the pair of each, shape (R,)
+    side: Array  # 1 where the winner has the lower number, else -1, shape (R,)
+
+    def margin(self, wins: Array) -> Array:
+        """By how many comparisons the first of each pair won, if `wins` (R,) ended as they did."""
+        return np.bincount(self.pair, self.side * (2.0 * wins - self.number), self.items.shape[1])
+
+
+def _meetings(pairs: Array, count: Array, num_items: int, max_items: int) -> _Meetings:
+    """The pairs that met, of the items with the most opponents."""
     low, high = pairs.min(axis=1, initial=num_items), pairs.max(axis=1, initial=-1)
-    key, inverse = np.unique(low * num_items + high, return_inverse=True)
-    first, second = key // num_items, key % num_items
-    number = np.bincount(inverse, count, len(key))
-    wins = np.bincount(inverse, count * (pairs[:, 0] == low), len(key))
-    opponents = np.bincount(np.concatenate([first, second]), minlength=num_items)
+    met = np.unique((low * num_items + high)[count > 0])
+    opponents = np.bincount(np.concatenate(np.divmod(met, num_items)), minlength=num_items)
     busy = np.zeros(num_items, bool)
     busy[np.argsort(-opponents, kind="stable")[:max_items]] = True
-    kept = busy[first] & busy[second] & (number > 0)
-    return first[kept], second[kept], wins[kept], number[kept]
+    rows = np.flatnonzero(busy[low] & busy[high] & (count > 0))
+    key, pair = np.unique(low[rows] * num_items + high[rows], return_inverse=True)
+    side = np.where(pairs[rows, 0] == low[rows], 1.0, -1.0)
+    items = np.stack(np.divmod(key, num_items))
+    return _Meetings(items, rows, count[rows].astype(int), pair, side)
 
 
 def _circles(first: Array, second: Array, margin: Array, size: int) -> tuple[int, int]:

@@ -114,7 +114,7 @@ def _moving_skills(num_items: int, times: Array, process: str) -> Array:
     scale = draw_scale("scale")
     pace = "drift" if process == "walk" else "lengthscale"
     pace = jnp.asarray(numpyro.sample(pace, dist.LogNormal(0.0, 1.0)))
-    covariance, cross = _covariances(process, scale, pace, times)
+    covariance, cross = skill_covariances(process, scale, pace, times)
     with numpyro.plate("items", num_items):
         last = [numpyro.sample("f", dist.Normal(0.0, jnp.sqrt(covariance[-1, -1])))]
         if process == "matern32":
@@ -132,7 +132,7 @@ def _moving_skills(num_items: int, times: Array, process: str) -> Array:
         return jnp.concatenate([jnp.asarray(numpyro.sample("past", past)), skills], axis=1)
 
 
-def _covariances(process: str, scale: Array, pace: Array, times: Array) -> tuple[Array, Array]:
+def skill_covariances(process: str, scale: Array, pace: Array, times: Array) -> tuple[Array, Array]:
     """Prior covariances of a skill at all times, (T, T), and of earlier ones with the last.
 
     The latter, (T - 1, 1), or (T - 1, 2) with a rate of change, are with independent draws.
