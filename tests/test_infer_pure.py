@@ -264,6 +264,10 @@ def test_print_summary(result, capsys):
     printed = capsys.readouterr().out
     table, sites = printed.split("EPResult")
     assert "f[4]" in table and "f_new[1]" in table and "noise" not in table
+    title, *rows = (line.split() for line in table.splitlines())
+    assert title == ["mean", "sd", "median", "5.0%", "95.0%"]  # of independent draws
+    mean, *_ = (row[1] for row in rows if row[0] == "f[4]")
+    assert float(mean) == pytest.approx(result.get_samples()["f"][:, 4].mean(), rel=1e-3)
     assert "noise  fixed: at 0.7, median of its prior" in sites
 
 

@@ -16,14 +16,13 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 from numpy.typing import ArrayLike
-from numpyro.diagnostics import print_summary
 
 from bayesrank._memory import TooLargeError
 from bayesrank._stack import outside
 from bayesrank.infer.export import EPGuide, conditioned_model, nuts_settings
 from bayesrank.infer.margins import BoundedMargins, bounded_margins, square_root
 from bayesrank.infer.posterior import Approximation, KeptPosterior
-from bayesrank.infer.summary import as_html, as_text
+from bayesrank.infer.summary import as_html, as_text, draws_as_text
 from bayesrank.infer.whitening.accuracy import ImportanceCheck, importance_check
 
 # Up to here a look at the posterior's accuracy takes a few seconds.
@@ -463,19 +462,18 @@ class EPResult(GaussianMoments):
     def _repr_html_(self) -> str:
         return as_html(self, self._known_accuracy())
 
-    def print_summary(self, prob: float = 0.9) -> None:
+    def print_summary(self, level: float = 0.9) -> None:
         """Print a table of the latents, what became of each site, and how far to trust it.
 
-        The table is in the manner of `numpyro.infer.MCMC.print_summary`. `accuracy` is computed
-        where that is cheap: up to 500 latents and 20,000 data.
+        `accuracy` is computed where that is cheap: up to 500 latents and 20,000 data.
 
         Parameters
         ----------
-        prob
-            Probability of the interval shown.
+        level
+            Probability of the interval shown, the narrowest that has it.
         """
-        latents = {k: v[None] for k, v in self._draws.items()}
-        print_summary(latents, prob=prob, group_by_chain=True)
+        draws = {name: each[None] for name, each in self._draws.items()}
+        sys.stdout.write(draws_as_text(draws, level, chains=False))
         if self._is_cheap_to_judge:
             accuracy = str(self.accuracy)
         elif self.marginalized_sites:

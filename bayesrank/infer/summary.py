@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpyro.diagnostics import summary
 
 if TYPE_CHECKING:
     from bayesrank.infer.result import EPResult
@@ -87,6 +88,22 @@ def _outcome(result: EPResult) -> str:
         for name, error in result.moment_errors.items()
     )
     return f"{ended} {sweeps}{missed}{wrong}, log evidence {result.log_evidence:.4g}"
+
+
+def draws_as_text(draws: Mapping[str, np.ndarray], level: float, *, chains: bool) -> str:
+    """A table of draws (chains, draws, ...), a line a number; `chains` adds n_eff and R-hat."""
+    found = summary(dict(draws), prob=level)
+    rows = [["", *(title.replace("std", "sd") for title in next(iter(found.values()), ()))]]
+    for name, columns in found.items():
+        for place in np.ndindex(np.shape(columns["mean"])):
+            label = name + (f"[{','.join(map(str, place))}]" if place else "")
+            rows.append([label, *(f"{np.asarray(each)[place]:.4g}" for each in columns.values())])
+    kept = [row if chains else row[:-2] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*kept, strict=True)]
+    return "".join(
+        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) + "\n"
+        for row in kept
+    )
 
 
 def shape_in_words(shape: tuple[int, ...]) -> str:

@@ -6,15 +6,14 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpyro.diagnostics import print_summary
 
 from bayesrank.infer.margins import drawn
 from bayesrank.infer.posterior import DensePosterior
 from bayesrank.infer.result import GaussianMoments, MixtureComponent, judged
-from bayesrank.infer.summary import SiteRow, rows_as_text, shape_in_words, shown
+from bayesrank.infer.summary import SiteRow, draws_as_text, rows_as_text, shape_in_words, shown
 from bayesrank.infer.whitening.accuracy import ImportanceCheck, importance_check_of_draws
 
 
@@ -66,6 +65,7 @@ class MixtureResult(GaussianMoments):
     hyperparameters: dict[str, np.ndarray]
     draws: dict[str, np.ndarray]
     log_proposals: np.ndarray
+    _chains: ClassVar[bool] = False  # whether draws are those of Markov chains
 
     def __repr__(self) -> str:
         """Show what became of each site, twenty at most."""
@@ -162,17 +162,16 @@ class MixtureResult(GaussianMoments):
             ),
         )
 
-    def print_summary(self, prob: float = 0.9) -> None:
-        """Print a table of hyperparameters and latents, as `numpyro.infer.MCMC.print_summary`.
-
-        How far to trust it follows, where that has been asked for (`accuracy`).
+    def print_summary(self, level: float = 0.9) -> None:
+        """Print a table of hyperparameters and latents, and `accuracy` if it has been asked for.
 
         Parameters
         ----------
-        prob
-            Probability of the interval shown.
+        level
+            Probability of the interval shown, the narrowest that has it.
         """
-        print_summary({**self.hyperparameters, **self.draws}, prob=prob, group_by_chain=True)
+        draws = {**self.hyperparameters, **self.draws}
+        sys.stdout.write(draws_as_text(draws, level, chains=self._chains))
         if not self.converged:
             sys.stdout.write("It has not converged: what follows is of the draws that there are.\n")
         accuracy = (
@@ -266,15 +265,9 @@ class IntegratedEPResult(MixtureResult):
         """Show what became of each site, and which modes compete."""
         return "\n".join([super().__repr__(), *self._competing()])
 
-    def print_summary(self, prob: float = 0.9) -> None:
-        """Print a table of hyperparameters and latents, and which modes compete.
-
-        Parameters
-        ----------
-        prob
-            Probability of the interval shown.
-        """
-        super().print_summary(prob)
+    def print_summary(self, level: float = 0.9) -> None:
+        """Print the table of `MixtureResult.print_summary`, and which modes compete."""
+        super().print_summary(level)
         sys.stdout.writelines(f"{line}\n" for line in self._competing())
 
     def _competing(self) -> Iterator[str]:
@@ -356,3 +349,4 @@ class NestedEPResult(MixtureResult):
     """
 
     num_divergent: int
+    _chains: ClassVar[bool] = True
