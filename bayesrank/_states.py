@@ -43,6 +43,7 @@ _RENAMED = {
     "free_params": "defaulted_params",
     "eliminated_sites": "marginalized_sites",
     "given_factors": "conditioned_sites",
+    "clock": "time_range",
 }
 _CHOICES = {"hyperparameters", "hyperparameters_", "choice"}
 # What zipfile, NumPy and the owners of states raise for files that are damaged or of another kind.

@@ -43,7 +43,7 @@ def test_dates_numbers_and_columns_in_any_order_are_one_fit(ranker):
     pairs = [("ann", "bob")]
     expected = ranker.predict_proba(pairs, time="2024-05-01")
     np.testing.assert_allclose(by_number.predict_proba(pairs, time=121), expected, atol=1e-6)
-    assert ranker.clock_.text(ranker.clock_.last) == LAST
+    assert ranker.time_range_.text(ranker.time_range_.last) == LAST
 
 
 def test_dates_of_every_kind_are_read_alike():

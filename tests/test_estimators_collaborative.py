@@ -80,8 +80,8 @@ def test_recommendations_leave_out_what_was_rated(table, fitted):
 def test_similar_items_go_by_the_shared_kernel(fitted):
     assert fitted.similar("Anchovy", 1)[0].item == "Basil"
     assert fitted.similar("Anchovy")[-1].correlation < 0
-    assert fitted.shared_mean.shape == (5,)
-    np.testing.assert_allclose(fitted.shared_kernel, fitted.shared_kernel.T)
+    assert fitted.shared_mean_.shape == (5,)
+    np.testing.assert_allclose(fitted.shared_kernel_, fitted.shared_kernel_.T)
 
 
 def test_names_and_order_of_rows_mean_nothing(table, fitted):
@@ -312,7 +312,7 @@ def test_features_in_an_array_are_of_items_by_number(table):
     model = CollaborativeOrdinalGP(**options).fit(table.user, numbers, table.rating, features)
     mapping = {number: features[number] for number in range(5)}
     other = CollaborativeOrdinalGP(**options).fit(table.user, numbers, table.rating, mapping)
-    np.testing.assert_array_equal(model.shared_mean, other.shared_mean)
+    np.testing.assert_array_equal(model.shared_mean_, other.shared_mean_)
     with pytest.raises(ValueError, match="item 9 is not known; add it by with_items, with its"):
         model.predict(["user 1"], [9], unknown="population")
 

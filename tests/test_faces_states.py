@@ -62,7 +62,7 @@ def answers(ranker: Any) -> list[Any]:
     said += [ranker.samples().tolist(), ranker.predict_proba(pairs).tolist()]
     if getattr(ranker, "time", None):
         later = {"time": "2025-01-01"}
-        said += [ranker.clock_, ranker.predict_proba(pairs, **later).tolist()]
+        said += [ranker.time_range_, ranker.predict_proba(pairs, **later).tolist()]
     elif type(ranker) is PairwiseRanker:
         said += [ranker.query(2), ranker.predict_proba(pairs, outcome="loss").tolist()]
     if isinstance(ranker, ArenaRanker):

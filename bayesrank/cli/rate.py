@@ -154,13 +154,13 @@ def _predict(data: RatingData, model: CollaborativeOrdinalGP, top: int) -> _Fitt
         {
             "item": items,
             "ratings": rated.sum(axis=0),
-            "liking": model.shared_mean,
-            "disagreement": np.sqrt(np.diagonal(model.shared_kernel)),
+            "liking": model.shared_mean_,
+            "disagreement": np.sqrt(np.diagonal(model.shared_kernel_)),
         }
     ).sort_values("disagreement", ascending=False, kind="stable")
     shown = table.ratings.sort_values(ascending=False, kind="stable").index[:_MOST_IN_PICTURE]
     names = [items[i] for i in shown]
-    kernel = pd.DataFrame(model.shared_kernel[np.ix_(shown, shown)], names, names)
+    kernel = pd.DataFrame(model.shared_kernel_[np.ix_(shown, shown)], names, names)
     return _Fitted(predictions, rankings, table, kernel, _notes(data, model, rated))
 
 

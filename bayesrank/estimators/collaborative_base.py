@@ -133,12 +133,12 @@ class Collaborative(BaseEstimator):
         return self.result_
 
     @property
-    def shared_mean(self) -> Array:
+    def shared_mean_(self) -> Array:
         """Shared mean of the users' functions at ``items_``, shape (m,)."""
         return self.result.mean
 
     @property
-    def shared_kernel(self) -> Array:
+    def shared_kernel_(self) -> Array:
         """Shared covariance of the users' functions at ``items_``, shape (m, m)."""
         return self.result.kernel
 

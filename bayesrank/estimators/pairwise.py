@@ -20,7 +20,7 @@ from bayesrank.estimators.columns import (
 )
 from bayesrank.estimators.ranker import NamedRanker, Outcome, by_gap
 from bayesrank.estimators.skills import fit_skills
-from bayesrank.estimators.times import Clock, read_times
+from bayesrank.estimators.times import TimeRange, read_times
 from bayesrank.models.dynamic import PROCESSES, Process
 from bayesrank.solvers.comparisons import Asked
 from bayesrank.solvers.comparisons.dynamic import check_memory
@@ -87,7 +87,7 @@ class PairwiseRanker(NamedRanker):
         What was done about them: "integrate", "map" or "prior", where nothing is learned.
     log_evidence_ : float
         EP's log evidence at them, in nats; of the program as a whole if they were integrated over.
-    clock_ : Clock
+    time_range_ : TimeRange
         With `time`: the times ``first`` and ``last`` of the comparisons in `fit`, and whether they
         are ``dates``, which are in days since 1970.
 
@@ -113,7 +113,7 @@ class PairwiseRanker(NamedRanker):
     array([0.81])
     """
 
-    clock_: Clock
+    time_range_: TimeRange
 
     def __init__(
         self,
@@ -202,7 +202,7 @@ class PairwiseRanker(NamedRanker):
                     "item_features and time are both given, and skills of features stand still; "
                     "leave one of them out"
                 )
-            self.clock_, moving = _moving(self.time, data)
+            self.time_range_, moving = _moving(self.time, data)
             return moving
         refuse_times(data)
         if data.features is not None:
@@ -395,7 +395,7 @@ class PairwiseRanker(NamedRanker):
                     "time is given, but skills stand still; pass PairwiseRanker(time=)"
                 )
             return None
-        return None if time is None else self.clock_.ahead(time)
+        return None if time is None else self.time_range_.ahead(time)
 
     @property
     def _all(self) -> NDArray[np.int64]:
@@ -410,8 +410,8 @@ class PairwiseRanker(NamedRanker):
         return None if unknown == "population" else "pass unknown='population' to have a guess"
 
 
-def _moving(process: Any, data: ComparisonData) -> tuple[Clock, Moving]:
-    """A clock, and skills that move by it."""
+def _moving(process: Any, data: ComparisonData) -> tuple[TimeRange, Moving]:
+    """The range of times, and skills that move in it."""
     if process not in PROCESSES:
         raise ValueError(f"time is {process!r}; choose None or one of {PROCESSES}")
     if data.times is None:
@@ -421,6 +421,6 @@ def _moving(process: Any, data: ComparisonData) -> tuple[Clock, Moving]:
         )
     check_memory(data.num_items, data.num_comparisons, process)
     times, dates = read_times(data.times, "time")
-    clock = Clock(float(times.min()), float(times.max()), dates)
-    distinct, period = np.unique(clock.scaled(times), return_inverse=True)
-    return clock, Moving(data.num_items, process, distinct, period)
+    span = TimeRange(float(times.min()), float(times.max()), dates)
+    distinct, period = np.unique(span.scaled(times), return_inverse=True)
+    return span, Moving(data.num_items, process, distinct, period)

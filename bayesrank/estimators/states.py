@@ -18,7 +18,7 @@ from bayesrank.estimators.checks import graph_laplacian
 from bayesrank.estimators.columns import linked
 from bayesrank.estimators.saved import kept_seed
 from bayesrank.estimators.skills import posterior_of
-from bayesrank.estimators.times import Clock
+from bayesrank.estimators.times import TimeRange
 from bayesrank.infer import EPResult, IntegratedEPResult
 from bayesrank.infer.spi import posterior_from, posterior_state
 from bayesrank.models import (
@@ -87,7 +87,7 @@ def ranker_state(ranker: NamedRanker) -> dict[str, Any]:
         "options": options,
         "random_state": kept_seed(ranker.random_state),
         "names": tuple(ranker.names_),
-        "clock": getattr(ranker, "clock_", None) if options.get("time") else None,
+        "time_range": getattr(ranker, "time_range_", None) if options.get("time") else None,
         "scales": {name: getattr(ranker, name, None) for name in _SCALES},
         "kind": type(result).__name__,
         "result": _result_tree(result),
@@ -117,8 +117,8 @@ def restored(kind: type[Ranker], state: dict[str, Any]) -> Ranker:
     learned = {} if features is None else scales
     if state.get("feature_names"):  # older files do not have them
         ranker.feature_names_in_ = np.array(state["feature_names"], object)
-    if state["clock"] is not None:
-        learned = {"clock_": Clock(**state["clock"])}
+    if state["time_range"] is not None:
+        learned = {"time_range_": TimeRange(**state["time_range"])}
     for name, value in learned.items():
         setattr(ranker, name, value)
     _check_whole(ranker, options.get("time"))

@@ -17,7 +17,7 @@ _MICROSECONDS = 86_400e6  # of a day
 _FIX = "pass numbers, or dates (datetime64, datetime, or text such as 2024-05-31)"
 
 
-class Clock(NamedTuple):
+class TimeRange(NamedTuple):
     """What the time of a fit is measured by."""
 
     first: float  # time of the first comparison; of dates, in days since 1970

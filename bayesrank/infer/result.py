@@ -6,7 +6,7 @@ import math
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -438,7 +438,7 @@ class EPResult(GaussianMoments):
         error = max(self.moment_errors.values(), default=0.0)
         return judged(
             self.marginalized_sites,
-            lambda: importance_check(self, self.rng_key)._replace(missed=missed, error=error),
+            lambda: replace(importance_check(self, self.rng_key), missed=missed, error=error),
         )
 
     @property

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +42,8 @@ _BEYOND = 5.0
 _MOST_ELSEWHERE = 0.05
 
 
-class ImportanceCheck(NamedTuple):
+@dataclass(frozen=True)
+class ImportanceCheck:
     """What importance sampling says of a posterior.
 
     Attributes
@@ -141,7 +143,7 @@ def importance_check(result: EPResult, rng_key: Array) -> ImportanceCheck:
     with jax.enable_x64(True), ONE_AT_A_TIME, validation_enabled(False):
         points, logs, elsewhere = without_stale_traces(weigh)
     sd = np.sqrt(np.diagonal(result.joint_covariance))
-    return _judge(points, logs, sd, result.shapes)._replace(mass_outside=elsewhere)
+    return replace(_judge(points, logs, sd, result.shapes), mass_outside=elsewhere)
 
 
 def importance_check_of_draws(
