@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Literal, cast
 
@@ -176,10 +177,12 @@ def test_the_best_questions_of_pairs_that_were_not_compared(data, fitted, likeli
     new = [pair for pair in order if frozenset(pair) not in compared]
     asked = copy.copy(fitted)
     asked.likelihood = likelihood
-    assert asked.query().tolist() == asked.query(candidates=pairs[::-1]).tolist() == new[:1]
-    few = asked.query(5, candidates=[data[1][0], new[0], new[0][::-1], new[1]])
+    ask = partial(asked.suggest, again=False)
+    assert ask().tolist() == ask(candidates=pairs[::-1]).tolist() == new[:1]
+    assert asked.suggest().tolist() == order[:1]
+    few = ask(5, candidates=[data[1][0], new[0], new[0][::-1], new[1]])
     assert {frozenset(pair) for pair in few.tolist()} == set(map(frozenset, new[:2]))
-    assert asked.query(candidates=[]).shape == (0, 2)
+    assert ask(candidates=[]).shape == (0, 2)
 
 
 # ---------------------------------------------------------------- learning
@@ -310,8 +313,11 @@ BAD_QUESTIONS = {
     "unknown row": (lambda e: e.predict_proba([(0, 1)], [[1.0, 2.0]]), "but the 1 items"),
     "outcome": (lambda e: e.predict_proba([(0, 1)], outcome="draw"), "outcome is 'draw'; choose"),
     "tie": (lambda e: e.predict_proba([(0, 1)], outcome="tie"), "no comparison given to fit was"),
-    "candidates": (lambda e: e.query(candidates=[(20, 1)]), "`candidates` names item 20 in row 0"),
-    "no question": (lambda e: e.query(0), "n is 0"),
+    "candidates": (
+        lambda e: e.suggest(candidates=[(20, 1)]),
+        "`candidates` names item 20",
+    ),
+    "no question": (lambda e: e.suggest(0), "n is 0"),
     "names": (lambda e: e.rank(["a"]), "names must hold one name per item, 20 in all"),
 }
 

@@ -73,14 +73,14 @@ def test_answers_as_with_covariances(rankers):
 @pytest.mark.slow
 def test_asks_a_question_as_good(rankers):
     dense, large = rankers
-    [(first, second)] = large.query()
+    [(first, second)] = large.suggest(again=False)
     assert {first, second} <= set(large.names_) and first != second
     numbers = [large.names_.index(first), large.names_.index(second)]
-    [(best_first, best_second)] = dense.query()
+    [(best_first, best_second)] = dense.suggest(again=False)
     best = [dense.names_.index(best_first), dense.names_.index(best_second)]
     (_, [told]), (_, [most]) = (dense.result_.difference([a], [b]) for a, b in (numbers, best))
     assert told > 0.85 * most
-    asked = large.query(3)
+    asked = large.suggest(3, again=False)
     assert asked[0] == (first, second) and len({frozenset(pair) for pair in asked}) == 3
 
 
@@ -135,7 +135,7 @@ def test_a_saved_ranker_answers_as_before(rankers, tmp_path):
     same_result(large.result_, again.result_)
     pairs = [("i00", "i01"), ("i59", "i02")]
     np.testing.assert_allclose(again.predict_proba(pairs), large.predict_proba(pairs), rtol=1e-9)
-    assert again.query(2) == large.query(2) and again.random_state == 0
+    assert again.suggest(2) == large.suggest(2) and again.random_state == 0
     assert again.rank().names == large.rank().names
 
 
@@ -226,4 +226,4 @@ def test_features_of_new_items_too(smooth):
     X, compared = with_features()
     assert abs(large.score(X, compared) - dense.score(X, compared)) < 0.002
     assert "The prior has rank" in str(large.result_.approximation)
-    assert large.query().shape == (1, 2)
+    assert large.suggest(again=False).shape == (1, 2)

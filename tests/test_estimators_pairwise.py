@@ -170,11 +170,12 @@ def test_integrated_answers_are_averages_over_the_hyperparameters(options):
 
 
 def test_questions_by_name(alone):
-    [pair] = alone.query()
+    [pair] = alone.suggest(again=False)
     assert set(pair) <= set(NAMES)
     assert set(pair) not in [set(row) for row in WINS]
     candidates = [("ash", "yew"), ("elm", "ash")]
-    assert [set(pair) for pair in alone.query(3, candidates=candidates)] == [{"ash", "yew"}]
+    new = alone.suggest(3, candidates=candidates, again=False)
+    assert [set(pair) for pair in new] == [{"ash", "yew"}]
 
 
 def test_items_of_the_same_evidence_come_out_alike():
@@ -246,6 +247,8 @@ def test_what_questions_are_refused(alone, featured):
         alone.predict(["gum"])
     with pytest.raises(ValueError, match="outcome is 'draw'"):
         alone.predict_proba(WINS, outcome="draw")
+    with pytest.raises(ValueError, match="item 'gum' in row 0 is not known; choose among names_"):
+        alone.suggest(candidates=[("gum", "ash")])
 
 
 @pytest.mark.slow

@@ -64,7 +64,10 @@ def answers(ranker: Any) -> list[Any]:
         later = {"time": "2025-01-01"}
         said += [ranker.time_range_, ranker.predict_proba(pairs, **later).tolist()]
     elif type(ranker) is PairwiseRanker:
-        said += [ranker.query(2), ranker.predict_proba(pairs, outcome="loss").tolist()]
+        said += [
+            ranker.suggest(2),
+            ranker.predict_proba(pairs, outcome="loss").tolist(),
+        ]
     if isinstance(ranker, ArenaRanker):
         assert "f" in ranker.to_arviz()["posterior"]
         tie = {"position": 1, "outcome": "tie"}

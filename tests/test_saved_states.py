@@ -42,7 +42,7 @@ def pairs(path: Path) -> dict[str, Any]:
     new = "tea" if ranker.item_features is not None else "new"
     chances = ranker.predict_proba([("milk", "tea"), ("tea", new)], **asked)
     found = _ranked(ranker) | {"asked": chances, "evidence": ranker.log_evidence_}
-    return found | ({"query": ranker.query()} if not ranker.time else {})
+    return found | ({"query": ranker.suggest(again=False)} if not ranker.time else {})
 
 
 def orders(path: Path) -> dict[str, Any]:

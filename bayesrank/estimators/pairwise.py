@@ -343,36 +343,33 @@ class PairwiseRanker(NamedRanker):
         data = read_columns(comparisons, self.names_, given, self._fix("population"))
         return self._score(self._chances(data.comparisons, data.times), data)
 
-    def query(self, n: int = 1, *, candidates: Any = None) -> list[tuple[Hashable, Hashable]]:
-        """Pairs of items whose comparison is expected to tell most about the skills (BALD).
-
-        For a loop of questions, with a journal, see `bayesrank.active.QueryLoop`.
+    def suggest(
+        self, n: int = 1, *, candidates: Any = None, again: bool = True
+    ) -> list[tuple[Hashable, Hashable]]:
+        """Pairs whose comparison is expected to tell most about the skills (BALD).
 
         Parameters
         ----------
-        n : int, default 1
-            Number of pairs, chosen jointly: each for what it tells beyond those before it.
-        candidates : table, or array-like of shape (m, 2), optional
-            Names in the pairs to choose from; without it, all pairs.
+        n, candidates
+            As for `bayesrank.ArenaRanker.suggest`.
+        again : bool, default True
+            Whether pairs may be suggested that `fit` was given.
 
         Returns
         -------
         list of tuple
-            Names in pairs, the best question first; fewer if there are fewer pairs. No pair that
-            `fit` was given is among them.
+            Names in pairs, the most informative first; fewer if there are fewer pairs.
 
         Raises
         ------
         NotFittedError, ValueError
             If `fit` has not been called; if an argument does not fit.
+
+        See Also
+        --------
+        bayesrank.active.QueryLoop : Asks one question after the other, with a journal.
         """
-        self._posterior()
-        pairs = None
-        if candidates is not None:
-            named = read_pairs(candidates, "candidates")
-            pairs = numbers_of(named, self.names_, self._fix("error"), "candidates")
-        chosen = self._questions(n, pairs)
-        return [(self.names_[first], self.names_[second]) for first, second in chosen]
+        return self._named_questions(n, candidates, again)
 
     def _chances(self, pairs: NDArray[np.int64], time: Any) -> Array:
         """Chances of each outcome of pairs of numbers at these times, shape (P, 3)."""

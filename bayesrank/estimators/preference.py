@@ -251,19 +251,20 @@ class PreferenceGP(SkillRanker):
     def _names(self) -> list[Hashable] | None:
         return self.names_
 
-    def query(self, n: int = 1, *, candidates: ArrayLike | None = None) -> NDArray[np.intp]:
+    def suggest(
+        self, n: int = 1, *, candidates: ArrayLike | None = None, again: bool = True
+    ) -> NDArray[np.intp]:
         """Pairs of items whose comparison is expected to tell most about the skills (BALD).
 
         Parameters
         ----------
-        n, candidates
-            As for `bayesrank.PairwiseRanker.query`, with row numbers of items.
+        n, candidates, again
+            As for `bayesrank.PairwiseRanker.suggest`, with row numbers of items.
 
         Returns
         -------
         ndarray of shape (n, 2)
-            Row numbers of items, the best question first; fewer rows if there are fewer pairs. No
-            pair that `fit` was given is among them.
+            Row numbers of items, the most informative pair first; fewer if there are fewer pairs.
 
         Raises
         ------
@@ -271,7 +272,7 @@ class PreferenceGP(SkillRanker):
             If `fit` has not been called; if an argument does not fit.
         """
         self._posterior()
-        return self._questions(n, candidates)
+        return self._questions(n, candidates, again)
 
     def _at(self, X: ArrayLike, *, joint: bool = True) -> list[Component]:
         """What the posterior of other items' skills is made of; without `joint`, variances only."""

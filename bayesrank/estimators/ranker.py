@@ -23,7 +23,7 @@ from bayesrank.estimators.base import EPEstimator
 from bayesrank.estimators.checks import check_pairs, graph_laplacian, location_and_scale
 from bayesrank.estimators.collaborative_data import id_list
 from bayesrank.estimators.collaborative_features import read_item_table
-from bayesrank.estimators.columns import numbers_of, read_columns
+from bayesrank.estimators.columns import numbers_of, read_columns, read_pairs
 from bayesrank.estimators.saved import Saved
 from bayesrank.estimators.skills import FitSettings, RankerFit, RankerPosterior, posterior_of
 from bayesrank.estimators.states import ranker_state, restored
@@ -221,13 +221,8 @@ class SkillRanker(EPEstimator):
         happened = np.where(data.tied, chances[:, 1], chances[:, 2])
         return float(np.average(np.log(happened), weights=data.weights))
 
-    def _questions(
-        self, n: int, candidates: ArrayLike | None, *, again: bool = False
-    ) -> NDArray[np.intp]:
-        """Pairs whose comparison would tell most, shape (n, 2), or fewer rows.
-
-        Those that `fit` was given are asked again if `again`, where ties count as answers, too.
-        """
+    def _questions(self, n: int, candidates: ArrayLike | None, again: bool) -> NDArray[np.intp]:
+        """Pairs to ask, (n, 2) or fewer rows; if `again`, also those of `fit`, and ties count."""
         from bayesrank.active import (  # a ranking does not wait for it
             Beliefs,
             FactoredBeliefs,
@@ -267,27 +262,38 @@ class NamedRanker(Saved, SkillRanker):
     names_: list[Hashable]
     feature_names_in_: NDArray[Any] | None = None
 
-    def suggest(self, n: int = 1) -> list[tuple[Hashable, Hashable]]:
-        """Pairs whose comparison is expected to tell most about the skills, asked before or not.
+    def suggest(self, n: int = 1, *, candidates: Any = None) -> list[tuple[Hashable, Hashable]]:
+        """Pairs whose comparison is expected to tell most about the skills (BALD).
 
         Parameters
         ----------
         n : int, default 1
             Number of pairs, chosen jointly: each for what it tells beyond those before it.
+        candidates : table, or array-like of shape (m, 2), optional
+            Names in the pairs to choose from; without it, all pairs.
 
         Returns
         -------
         list of tuple
-            Names in pairs, the best question first, by the mutual information of the answer and
-            the overall skills (BALD); fewer if there are fewer pairs.
+            Names in pairs, the most informative first; fewer if there are fewer pairs.
 
         Raises
         ------
         NotFittedError, ValueError
-            If `fit` has not been called; if `n` is not a positive whole number.
+            If `fit` has not been called; if an argument does not fit.
         """
+        return self._named_questions(n, candidates, again=True)
+
+    def _named_questions(
+        self, n: int, candidates: Any, again: bool
+    ) -> list[tuple[Hashable, Hashable]]:
+        """Pairs of names to ask, from `candidates` if there are some."""
         self._posterior()
-        chosen = self._questions(n, None, again=True)
+        pairs = None
+        if candidates is not None:
+            named, fix = read_pairs(candidates, "candidates"), "choose among names_"
+            pairs = numbers_of(named, self.names_, fix, "candidates")
+        chosen = self._questions(n, pairs, again)
         return [(self.names_[first], self.names_[second]) for first, second in chosen]
 
     def _state(self) -> dict[str, Any]:
