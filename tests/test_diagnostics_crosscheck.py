@@ -1,8 +1,6 @@
 """The cross-check of engines: each figure against what is known by hand."""
 
 import dataclasses
-import subprocess
-import sys
 from typing import Any
 
 import jax
@@ -132,20 +130,9 @@ def test_pareto_k_where_a_few_draws_have_all_the_weight():
     "spread, k", [(0.3, -0.1092), (1.0, 0.1053), (3.0, 0.7887), (20.0, 6.1340)]
 )
 def test_pareto_k_is_that_of_zhang_and_stephens(spread, k):
-    """By their formulas, written out in NumPy; ArviZ 1.x takes one draw less for the tail."""
+    """As ArviZ 0.23 has them; 1.x takes one draw less for the tail."""
     logs = spread * np.random.default_rng(0).standard_normal(4000)
-    np.testing.assert_allclose(pareto_k(logs), k, atol=0.04)
-
-
-@pytest.mark.slow
-def test_pareto_k_brings_arviz_in_without_a_word():
-    code = """import warnings; warnings.simplefilter("error")
-import sys, numpy as np
-from bayesrank.infer.whitening.importance import pareto_k
-assert not {"arviz", "arviz_stats"} & set(sys.modules)
-pareto_k(np.arange(100.0))"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0 and not done.stderr, done.stderr
+    np.testing.assert_allclose(pareto_k(logs), k, atol=1e-4)
 
 
 # ---------------------------------------------------------------- all together

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
-import xarray as xr
 from numpy.typing import NDArray
 from scipy.special import softmax
 
@@ -220,6 +219,8 @@ def compare(results: Mapping[str, Any]) -> ModelComparison:
 
 def _leave_one_out(data: Any) -> _LeaveOneOut:
     """PSIS-LOO over all observations of all sites."""
+    import xarray as xr  # a fit does not wait for it
+
     az = import_arviz()
 
     flat = [

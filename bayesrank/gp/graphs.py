@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
-from sklearn.neighbors import NearestNeighbors
 
 from bayesrank._validate import check_count
 
@@ -96,6 +95,8 @@ def knn_graph(
         raise ValueError(
             f"`bandwidth` is {bandwidth!r}; pass a positive number, with weights='heat' only."
         )
+    from sklearn.neighbors import NearestNeighbors  # loads much, for graphs alone
+
     distances, neighbors = (
         NearestNeighbors(n_neighbors=count, metric=metric).fit(points).kneighbors()
     )

@@ -1,12 +1,13 @@
 """`to_arviz`: any result to what the installed ArviZ works with."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-import xarray as xr
 from numpy.typing import ArrayLike
 from numpyro.infer import MCMC
 
@@ -15,6 +16,9 @@ from bayesrank.infer.spi import without_stale_traces
 from bayesrank.inferencedata._groups import PosteriorDraws, from_mcmc, from_result
 from bayesrank.inferencedata._labels import AxisLabels, site_shape
 from bayesrank.inferencedata._results import PosteriorResult
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 
 def to_arviz(
@@ -148,6 +152,8 @@ def _groups(
 
 def _assemble(groups: dict[str, xr.Dataset]) -> Any:
     """Put the groups into an ``InferenceData`` or, from ArviZ 1.0 on, a ``DataTree``."""
+    import xarray as xr  # a fit does not wait for it
+
     contents = vars(import_arviz())  # ArviZ 1.x answers getattr, with a warning
     container = contents.get("InferenceData")
     return xr.DataTree.from_dict(groups) if container is None else container(**groups)

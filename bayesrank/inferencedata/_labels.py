@@ -1,13 +1,17 @@
 """Names of axes and of their entries: plates, ``event_dims``, and what the caller adds."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray as xr
 from numpy.typing import ArrayLike
 
 from bayesrank.inferencedata._results import Arrays
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 
 def site_shape(site: Mapping[str, Any]) -> tuple[int, ...]:
@@ -104,6 +108,8 @@ class AxisLabels:
         self, arrays: Arrays, attrs: Mapping[str, Any], draw: np.ndarray | None
     ) -> xr.Dataset:
         """Label the arrays; with ``draw``, their first two axes are chain and draw."""
+        import xarray as xr  # a fit does not wait for it
+
         lead = [] if draw is None else ["chain", "draw"]
         variables, used = {}, set()
         for name, value in arrays.items():

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from bayesrank.inferencedata._convert import _assemble
@@ -43,6 +42,8 @@ def draws_to_arviz(
     arviz.InferenceData or xarray.DataTree
         ``InferenceData`` before ArviZ 1.0, else ``DataTree``.
     """
+    import xarray as xr  # a fit does not wait for it
+
     stamp = {"created_at": datetime.now(UTC).isoformat(), "creation_library": "bayesrank"}
     stamp |= dict(attrs or {})
     labels = {name: _labels(values) for name, values in coords.items()}

@@ -10,10 +10,9 @@ References
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from importlib import import_module
-from importlib.metadata import version
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -22,15 +21,16 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from bayesrank._arviz import import_arviz
 from bayesrank.infer.compiled import jit
 from bayesrank.infer.whitening.program import Density
 
 _DRAWS = 4000
 _CHUNK = 500
 _EQUAL = 1e-6
-# A fifth of the draws are the tail, and five are the fewest to which ArviZ fits one.
-FEWEST = 25
+# A fifth of the draws are the tail, and five are the fewest to which one is fitted.
+_FEWEST_IN_TAIL = 5
+FEWEST = 5 * _FEWEST_IN_TAIL
+_PRIOR = 10  # draws that a shape of 0.5 counts for
 
 
 class Importance(NamedTuple):
@@ -91,7 +91,7 @@ def importance_sampler(
 def pareto_k(log_weights: NDArray[np.float64]) -> float:
     """Shape of the generalised Pareto distribution of the largest importance weights.
 
-    It is that of ArviZ's ``psislw``, by [2].
+    It is that of ArviZ's ``psislw``.
 
     Parameters
     ----------
@@ -115,11 +115,21 @@ def pareto_k(log_weights: NDArray[np.float64]) -> float:
 
 
 def _shape(logs: NDArray[np.float64]) -> float:
-    """Shape from ArviZ of either generation; not finite where it fits none."""
-    if version("arviz").startswith("0."):
-        return float(import_arviz().psislw(logs)[1])
-    array_stats: Any = import_module("arviz_stats.base").array_stats
-    try:  # it takes log likelihoods, which are less the log weights
-        return float(array_stats.psislw(-logs)[1])
-    except ValueError:  # all draws in the tail are equal
-        return np.nan
+    """Shape from the largest weights, by [2]; not finite where they fit none.  Logs end at 0."""
+    number = math.ceil(min(logs.size / 5.0, 3.0 * math.sqrt(logs.size)))
+    ordered = np.sort(logs)
+    cutoff = max(ordered[-number - 1], math.log(np.finfo(float).tiny))
+    tail = np.exp(ordered[ordered > cutoff]) - np.exp(cutoff)
+    n = tail.size
+    if n < _FEWEST_IN_TAIL:
+        return np.inf
+    points = 30 + int(math.sqrt(n))
+    rates = 1.0 - np.sqrt(points / (np.arange(points) + 0.5))
+    rates = rates / (3.0 * tail[int(n / 4 + 0.5) - 1]) + 1.0 / tail[-1]
+    shapes = np.log1p(-rates[:, None] * tail).mean(axis=1)
+    likelihoods = n * (np.log(-rates / shapes) - shapes - 1.0)
+    weights = 1.0 / np.exp(likelihoods - likelihoods[:, None]).sum(axis=1)
+    counts = weights >= 10.0 * np.finfo(float).eps
+    rate = np.average(rates[counts], weights=weights[counts])
+    shape = np.log1p(-rate * tail).mean()
+    return float((n * shape + _PRIOR * 0.5) / (n + _PRIOR))
