@@ -30,7 +30,6 @@ from bayesrank.solvers.comparisons import (
     settles_scales,
 )
 from bayesrank.solvers.comparisons.skills import (
-    ProcessSkills,
     Skills,
     enough_inducing,
     fewer_comparisons,
@@ -83,7 +82,7 @@ def fit_skills(
     if choice == "integrate" and not (of_pairs and skills.too_many):
         return _averaged(program, args, options, settings, draw_key, callback)
     search: tuple[EP, tuple[Any, ...], dict[str, Any]] = (engine_of(program), args, options)
-    inducing = isinstance(skills, ProcessSkills) and skills.inducing and of_pairs
+    inducing = skills.inducing and of_pairs
     if inducing:
         search = (_LOW_RANK, *fewer_comparisons(args[0], args[1], options))
     if choice == "prior":

@@ -56,6 +56,7 @@ class Independent(NamedTuple):
     items: int
 
     programs = (thurstone, thurstone_orders)
+    inducing = False
 
     def shapes(self, orders: bool) -> Shapes:
         """The spread of skills."""
@@ -112,6 +113,8 @@ class Moving(NamedTuple):
     period: NDArray[np.int64]
 
     programs = (dynamic_thurstone, None)
+    inducing = False
+    too_many = False
 
     def shapes(self, orders: bool) -> Shapes:
         """The spread of skills, and how fast they move."""
@@ -120,8 +123,6 @@ class Moving(NamedTuple):
     def arguments(self) -> dict[str, Any]:
         """The times, and which of them each comparison was at."""
         return {"times": self.times, "period": self.period, "process": self.process}
-
-    too_many = False
 
 
 Skills = Independent | ProcessSkills | Moving
