@@ -44,6 +44,8 @@ _RENAMED = {
     "eliminated_sites": "marginalized_sites",
     "given_factors": "conditioned_sites",
     "clock": "time_range",
+    "delta": "max_change",
+    "ends": "support",
 }
 _CHOICES = {"hyperparameters", "hyperparameters_", "choice"}
 # What zipfile, NumPy and the owners of states raise for files that are damaged or of another kind.

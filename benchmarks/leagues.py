@@ -50,7 +50,7 @@ def skills(games: Array, played: Array, num_players: int) -> tuple[Array, Array,
     """Posterior means and standard deviations, and how far EP was from its fixed point."""
     program, state = EP(league).solve({}, games, played, num_players)
     mean, covariance = program.all_latents(state.posterior)
-    return mean, jnp.sqrt(jnp.diagonal(covariance)), state.delta
+    return mean, jnp.sqrt(jnp.diagonal(covariance)), state.max_change
 
 
 def simulated(num_leagues: int, num_players: int, num_games: int, seed: int = 0) -> Leagues:

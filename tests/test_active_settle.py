@@ -89,7 +89,7 @@ def test_an_answer_against_all_odds_stays_finite():
 
 def test_too_few_sweeps_are_reported():
     fit = settle(*problem(10, 8), max_sweeps=1)
-    assert not fit.converged and fit.delta > 1e-4
+    assert not fit.converged and fit.max_change > 1e-4
 
 
 def test_contradictions_almost_without_noise():

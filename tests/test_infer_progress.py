@@ -36,7 +36,7 @@ def test_every_sweep_is_reported_and_the_answer_is_the_same():
     assert_array_equal(result.joint_mean, plain.joint_mean)
     assert_array_equal(result.joint_covariance, plain.joint_covariance)
     assert [sweep for sweep, _ in seen] == list(range(1, result.num_sweeps + 1))
-    assert seen[-1][1] == result.delta <= engine.tol < seen[-2][1]
+    assert seen[-1][1] == result.max_change <= engine.tol < seen[-2][1]
     # Another function is called by the same code, and no function by no code.
     again = []
     with compilations() as compiled:

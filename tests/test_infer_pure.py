@@ -66,11 +66,11 @@ def test_steps_under_scan(engine, result):
     def sweep(winner, loser):
         state = engine.init({}, winner, loser)
         return lax.scan(
-            lambda s, _: (engine.step(s, {}, winner, loser), s.delta), state, length=30
+            lambda s, _: (engine.step(s, {}, winner, loser), s.max_change), state, length=30
         )[0]
 
     state = sweep(WINNER, LOSER)
-    assert int(state.sweep) == 30 and float(state.delta) < 1e-9
+    assert int(state.sweep) == 30 and float(state.max_change) < 1e-9
     assert_allclose(state.posterior.mean + 0.2, result.mean["f"], atol=1e-9)
     assert_allclose(state.posterior.covariance, result.covariance["f"], atol=1e-9)
 
@@ -282,7 +282,7 @@ def test_failure_to_converge_is_seen():
         result = between["fit"](run)
     assert [warning.filename for warning in said] == [__file__]
     assert not result.converged
-    assert result.num_sweeps == 1 and result.delta > 1e-4
+    assert result.num_sweeps == 1 and result.max_change > 1e-4
 
 
 def test_damping_changes_the_way_not_the_end(result):

@@ -112,7 +112,7 @@ class SkillPosterior:
             converged=fit.converged,
             num_sweeps=fit.num_sweeps,
             skipped_sites=0,
-            delta=fit.delta,
+            max_change=fit.max_change,
             dropped_sites=(),
             sources={k: "by evidence" if k in learned else "given, or the default" for k in params},
             num_samples=_DRAWS,

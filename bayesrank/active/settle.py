@@ -86,8 +86,8 @@ class Settled(NamedTuple):
     tau: Array  # site precisions of the margins, (K,)
     nu: Array  # their precision-means, measured from the prior mean, (K,)
     log_evidence: float  # EP's, in nats
-    delta: float  # largest change of a margin in the last sweep, see `bayesrank.infer.EPResult`
-    converged: bool  # whether delta is at most 1e-4
+    max_change: float  # of a margin in the last sweep, see `bayesrank.infer.EPResult`
+    converged: bool  # whether that is at most 1e-4
     num_sweeps: int  # each with a factorisation
 
 
@@ -161,7 +161,7 @@ def _swept(
         tau=sites[0],
         nu=sites[1],
         log_evidence=evidence,
-        delta=float(delta),
+        max_change=float(delta),
         converged=bool(delta <= _CONVERGED),
         num_sweeps=sweep,
     )

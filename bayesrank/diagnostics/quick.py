@@ -135,7 +135,7 @@ def _as_ep(**known: Any) -> EPResult:
         log_evidence=np.nan,
         num_sweeps=0,
         skipped_sites=0,
-        delta=0.0,
+        max_change=0.0,
         dropped_sites=(),
         rng_key=jax.random.key(0),
     )

@@ -98,7 +98,7 @@ def without_covariance(
     after = solution._replace(
         tau=tuple(np.split(end.tau, cuts)),
         nu=tuple(np.split(end.nu, cuts)),
-        delta=end.delta,
+        max_change=end.max_change,
         sweep=end.sweep,
         skipped=end.skipped,
         skipped_total=end.skipped_total,

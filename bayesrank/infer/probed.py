@@ -54,7 +54,7 @@ class Refined(NamedTuple):
     posterior: Probed
     tau: Numbers
     nu: Numbers
-    delta: float
+    max_change: float
     sweep: int
     skipped: int
     skipped_total: int

@@ -203,7 +203,7 @@ class EPResult(GaussianMoments):
         Number of sweeps, and the power of EP: 0.5 if EP did not settle at 1.
     skipped_sites
         Number of site updates that an improper cavity prevented, over all sweeps.
-    delta
+    max_change
         Largest move of a margin in the last sweep, in posterior standard deviations.
     dropped_sites
         Unobserved sites that are not Gaussian and have no data. They are not part of the posterior;
@@ -215,7 +215,7 @@ class EPResult(GaussianMoments):
         Where given values of `params` came from, in words.
     conditioned_sites
         Fixed sites whose density depends on latents, and so counts as a likelihood.
-    ends
+    support
         Lower and upper ends of the latents' supports; None if no support is bounded.
     num_samples, rng_key
         Number of draws that `get_samples` returns, and their random key.
@@ -250,12 +250,12 @@ class EPResult(GaussianMoments):
     num_sweeps: int
     power: float = 1.0
     skipped_sites: int
-    delta: float
+    max_change: float
     dropped_sites: tuple[str, ...]
     marginalized_sites: tuple[str, ...] = ()
     sources: dict[str, str] = field(default_factory=dict)
     conditioned_sites: tuple[str, ...] = ()
-    ends: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
+    support: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
     num_samples: int
     rng_key: Array = field(repr=False)
     log_evidence_error: float = 0.0
@@ -302,7 +302,7 @@ class EPResult(GaussianMoments):
 
     @cached_property
     def _bounded(self) -> BoundedMargins | None:
-        return bounded_margins(self.joint_mean, self.posterior.variances, self.ends)
+        return bounded_margins(self.joint_mean, self.posterior.variances, self.support)
 
     def quantiles(
         self, function: Callable[[dict[str, Any]], Any], probabilities: Sequence[float]

@@ -165,7 +165,7 @@ def _not_converged(result: EPResult, tol: float) -> str:
             f"EP found no evidence of the data (its log is {result.log_evidence}). Check the "
             "model's arguments for values that are not finite, or that the model gives no density"
         )
-    if not np.isfinite(result.delta):
+    if not np.isfinite(result.max_change):
         return (
             "EP has not converged: it found no proper posterior. A prior that is many orders of "
             "magnitude wider than what the data tell is lost in rounding where they leave a "
@@ -173,7 +173,7 @@ def _not_converged(result: EPResult, tol: float) -> str:
         )
     return (
         f"EP has not converged after {result.num_sweeps} sweeps: the last one still moved a "
-        f"margin by {result.delta:.2g} posterior standard deviations (tol={tol:.2g}), and "
+        f"margin by {result.max_change:.2g} posterior standard deviations (tol={tol:.2g}), and "
         f"{result.skipped_sites} site updates were skipped. Of up to some hundreds of latents, "
         "result.accuracy tells how far the answer is off all the same; else compare it with NUTS. "
         "A smaller damping (0.5) or more max_sweeps help some programs only"

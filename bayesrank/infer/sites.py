@@ -93,7 +93,7 @@ class EPState(NamedTuple):
     nu: tuple[Array, ...]  # site precision-means
     posterior: Any  # of the prior and these sites
     damping: Array  # share of the proposed change that the next sweep takes
-    delta: Array  # largest change of a margin, undamped: of means in sds, of log variances
+    max_change: Array  # largest change of a margin, undamped: of means in sds, of log variances
     sweep: Array  # number of sweeps made
     skipped: Array  # sites without proper cavity or matched variance in the last sweep
     skipped_total: Array  # the same, summed over sweeps
@@ -157,8 +157,8 @@ def restart(problem: Problem, fresh: EPState, site_values: Sites) -> EPState:
     posterior = posterior_of(problem, *site_values, fresh.posterior)
     old = fresh.tau, fresh.nu, fresh.posterior
     tau, nu, posterior = _where(posterior.valid, (*site_values, posterior), old)
-    near = jnp.full_like(fresh.delta, _NEAR)
-    return fresh._replace(tau=tau, nu=nu, posterior=posterior, delta=near)
+    near = jnp.full_like(fresh.max_change, _NEAR)
+    return fresh._replace(tau=tau, nu=nu, posterior=posterior, max_change=near)
 
 
 def step(problem: Problem, state: EPState, max_damping: float = 1.0) -> EPState:
@@ -171,8 +171,8 @@ def step(problem: Problem, state: EPState, max_damping: float = 1.0) -> EPState:
     before, after = state.posterior.watched(rows), posterior.watched(rows)
     valid = posterior.valid & jnp.array([jnp.all(v >= 0) for _, v in after]).all()
     delta = largest_change(before, after) / damping
-    pace = next_damping(damping, delta, state.delta, state.sweep, valid, max_damping)
-    old = state.tau, state.nu, state.posterior, state.delta
+    pace = next_damping(damping, delta, state.max_change, state.sweep, valid, max_damping)
+    old = state.tau, state.nu, state.posterior, state.max_change
     tau, nu, posterior, delta = _where(valid, (tau, nu, posterior, delta), old)
     return EPState(
         tau,

@@ -28,7 +28,7 @@ class Solution(NamedTuple):
 
     tau: tuple[Array, ...]  # as the next five, of the last state of EP
     nu: tuple[Array, ...]
-    delta: Array
+    max_change: Array
     sweep: Array
     skipped: Array
     skipped_total: Array
@@ -37,8 +37,8 @@ class Solution(NamedTuple):
     log_evidence: Array
     faults: tuple[Faults, ...]  # the largest of each block's quadrature
     hyperparameters: dict[str, Array]  # the values used
-    checks: tuple[Array, ...]  # of the program, as `ends`
-    ends: tuple[Array, Array] | None
+    checks: tuple[Array, ...]  # of the program, as `support`
+    support: tuple[Array, Array] | None
     large: Large | None  # what a posterior without joint covariance is made of
 
 
@@ -61,7 +61,7 @@ def packed(
     solution = Solution(
         state.tau,
         state.nu,
-        state.delta,
+        state.max_change,
         state.sweep,
         state.skipped,
         state.skipped_total,
@@ -71,7 +71,7 @@ def packed(
         faults,
         program.hyperparameters,
         tuple(checks),
-        program.ends,
+        program.support,
         large,
     )
     return solution, (program.layout, refusals)
@@ -101,15 +101,17 @@ def found_of(solved: Solution, layout: ProgramLayout, tol: float) -> dict[str, A
             if each.error > 0
         },
         converged=bool(
-            solution.delta <= tol and solution.skipped == 0 and np.isfinite(solution.log_evidence)
+            solution.max_change <= tol
+            and solution.skipped == 0
+            and np.isfinite(solution.log_evidence)
         ),
         num_sweeps=int(solution.sweep),
         skipped_sites=int(solution.skipped_total),
-        delta=float(solution.delta),
+        max_change=float(solution.max_change),
         dropped_sites=layout.dropped,
         marginalized_sites=layout.eliminated,
         conditioned_sites=layout.conditioned_sites,
-        ends=solution.ends,
+        support=solution.support,
     )
 
 
@@ -136,13 +138,13 @@ class SweepSettings(NamedTuple):
 
     def unfinished(self, state: EPState) -> Array:
         """Whether another sweep is to be made."""
-        moving = (state.delta > self.tol) | (state.skipped > 0)
+        moving = (state.max_change > self.tol) | (state.skipped > 0)
         return moving & (state.sweep < self.max_sweeps)
 
     def reported(self, state: EPState) -> EPState:
         """The state, once the callback has been told of it."""
         if self.callback is not None:
-            self.callback.after(state.sweep, state.delta)
+            self.callback.after(state.sweep, state.max_change)
         return state
 
 
@@ -158,7 +160,7 @@ def sweep_on(problem: Problem, settings: SweepSettings, init_sites: Sites | None
     if prior.on_host:
         return state
     if not problem.blocks:
-        return state._replace(delta=jnp.zeros_like(state.delta))
+        return state._replace(max_change=jnp.zeros_like(state.max_change))
     gaussian = all(block.gaussian for block in problem.blocks)
     exact = gaussian and prior.keeps_covariances and problem.power == settings.damping == 1
     if not exact:
@@ -167,10 +169,10 @@ def sweep_on(problem: Problem, settings: SweepSettings, init_sites: Sites | None
         state = sites.restart(problem, state, init_sites)
     if exact:
         # The tilted distributions are Gaussian themselves: one sweep is exact.
-        unknown = state._replace(delta=jnp.full_like(state.delta, jnp.inf))
+        unknown = state._replace(max_change=jnp.full_like(state.max_change, jnp.inf))
         state = sites.step(problem, unknown, settings.damping)
         # A step that is not proper is not taken, and leaves it as it was.
-        state = state._replace(delta=jnp.where(jnp.isfinite(state.delta), 0.0, jnp.inf))
+        state = state._replace(max_change=jnp.where(jnp.isfinite(state.max_change), 0.0, jnp.inf))
         return settings.reported(state)
 
     def sweep(state: EPState) -> EPState:

@@ -72,7 +72,7 @@ class EstimatedEvidence(Hyperparameters):
             evidence,
             log_prior,
             (tuple(solved.tau), tuple(solved.nu)),
-            jnp.asarray(solved.delta),
+            jnp.asarray(solved.max_change),
             kept.log_evidence_error,
         )
         return found, np.asarray(gradient, float)

@@ -38,13 +38,13 @@ class EvidenceEvaluation(NamedTuple):
     log_evidence: Array
     log_prior: Array
     sites: Sites  # EP's ``(tau, nu)``
-    delta: Array  # of the last sweep, in posterior standard deviations
+    max_change: Array  # of the last sweep, in posterior standard deviations
     log_evidence_error: Array | float = 0.0  # where it is an estimate
 
     @property
     def usable(self) -> Array:
         """Whether EP came near enough to its fixed point for its evidence to mean something."""
-        return jnp.isfinite(self.objective) & (self.delta < _LARGEST_DELTA)
+        return jnp.isfinite(self.objective) & (self.max_change < _LARGEST_DELTA)
 
 
 class ConditionalPosterior(NamedTuple):
@@ -54,7 +54,7 @@ class ConditionalPosterior(NamedTuple):
     mean: Array  # of all latents, laid end to end
     covariance: Array
     converged: Array  # whether EP came to its fixed point
-    ends: tuple[Array, Array] | None  # of the latents' supports, as in `Program`
+    support: tuple[Array, Array] | None  # of the latents' supports, as in `Program`
 
 
 class Vector:
@@ -168,7 +168,7 @@ def _evaluation(
     known = {k: jnp.asarray(v) for k, v in params.items()}
     log_prior = log_hyperprior(source, inventory, known)
     objective = log_evidence + log_prior + weight * vector.log_jacobian(flat)
-    return EvidenceEvaluation(objective, log_evidence, log_prior, (end.tau, end.nu), end.delta)
+    return EvidenceEvaluation(objective, log_evidence, log_prior, (end.tau, end.nu), end.max_change)
 
 
 def _differentiated(
@@ -194,8 +194,8 @@ def _component(engine: EP, source: Traced, point: _Point) -> tuple[ConditionalPo
     mean, covariance = program.all_latents(end.posterior)
     found = sites.evidence_at(program.problem, end)
     evaluation = _evaluation(source, inventory, vector, flat, params, found, end, 1.0)
-    converged = (end.delta <= point.limits.tol) & (end.skipped == 0)
-    posterior = ConditionalPosterior(evaluation, mean, covariance, converged, program.ends)
+    converged = (end.max_change <= point.limits.tol) & (end.skipped == 0)
+    posterior = ConditionalPosterior(evaluation, mean, covariance, converged, program.support)
     return posterior, None
 
 

@@ -213,7 +213,7 @@ class IntegratedEP:
             num_samples,
             seed=seed,
             heights=np.array([float(x.log_evidence + x.log_prior) for x in heights]),
-            ends=components[kept[0]].ends,
+            support=components[kept[0]].support,
             shapes=moments.shapes,
             joint_mean=moments.joint_mean,
             posterior=moments.posterior,

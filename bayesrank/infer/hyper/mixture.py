@@ -207,7 +207,7 @@ class IntegratedEPResult(MixtureResult):
     other_modes
         Modes that compete with `mode`, found from `num_restarts`: the share of the weights near
         each, and its hyperparameters. They have points of their own.
-    seed, heights, ends
+    seed, heights, support
         What the draws follow from: a seed, EP's log evidence plus log prior at each point, shape
         (K,), and the ends of the supports as in `EPResult`; None in files of version 0.1.
 
@@ -243,13 +243,13 @@ class IntegratedEPResult(MixtureResult):
     other_modes: tuple[tuple[float, dict[str, np.ndarray]], ...] = ()
     seed: int | None = None
     heights: np.ndarray | None = None
-    ends: tuple[Any, Any] | None = None
+    support: tuple[Any, Any] | None = None
 
     @classmethod
     def with_draws(cls, num_samples: int, **known: Any) -> Self:
-        """Make a result of all but its draws, which `seed`, `heights` and `ends` say."""
+        """Make a result of all but its draws, which `seed`, `heights` and `support` say."""
         weights, points, shapes = (known[name] for name in ("weights", "points", "shapes"))
-        components = known["component_means"], known["component_covariances"], known["ends"]
+        components = known["component_means"], known["component_covariances"], known["support"]
         owner, draws, logs = _draw(weights, *components, num_samples, known["seed"])
         cut = GaussianMoments(
             shapes=shapes, joint_mean=known["joint_mean"], posterior=known["posterior"]
@@ -296,7 +296,7 @@ def _draw(
     weights: np.ndarray,
     means: np.ndarray,
     covariances: np.ndarray,
-    ends: tuple[Any, Any] | None,
+    support: tuple[Any, Any] | None,
     count: int,
     seed: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -309,7 +309,7 @@ def _draw(
     for number in np.unique(owner):
         mine = owner == number
         moments = means[number], covariances[number]
-        draws[mine], logs[mine] = drawn(*moments, draws[mine], ends)
+        draws[mine], logs[mine] = drawn(*moments, draws[mine], support)
     order = rng.permutation(count)
     return owner[order], draws[order], logs[order]
 

@@ -220,7 +220,7 @@ class NestedEP:
             mean, covariance = np.asarray(component.mean), np.asarray(component.covariance)
             normal = np.asarray(jax.random.normal(jax.random.fold_in(rng_key, number), mean.shape))
             means.append(mean)
-            draw, log_density = drawn(mean, covariance, normal, component.ends)
+            draw, log_density = drawn(mean, covariance, normal, component.support)
             draws.append(draw)
             evaluation = component.evaluation
             logs.append(log_density + evaluation.log_evidence + evaluation.log_prior)

@@ -92,7 +92,7 @@ class Program(NamedTuple):
         posterior without EP.
     checks
         Refusals, each with a boolean array that must hold for it not to be raised.
-    ends
+    support
         Lower and upper ends of the supports of all latents kept, laid end to end; None where no
         support is bounded.
     """
@@ -103,7 +103,7 @@ class Program(NamedTuple):
     layout: ProgramLayout
     leaves: tuple[Conditional, ...] = ()
     checks: tuple[tuple[Refusal, Array], ...] = ()
-    ends: tuple[Array, Array] | None = None
+    support: tuple[Array, Array] | None = None
 
     def all_latents(self, posterior: Any) -> tuple[Array, Array]:
         """Mean and covariance of core and leaves from the core's posterior, but for eliminated."""
