@@ -67,8 +67,9 @@ def _refuse_forked_child() -> None:
     if _started != os.getpid():
         raise RuntimeError(
             "this process was forked after its parent had computed with JAX, whose threads do not "
-            "survive that: it would hang; start processes by multiprocessing.get_context('spawn'), "
-            "leave joblib its default, loky, or load and fit in the child alone"
+            "survive a fork, so it would hang; start processes by "
+            "multiprocessing.get_context('spawn'), keep joblib's default, loky, or load and fit in "
+            "the child alone"
         )
 
 
@@ -111,9 +112,9 @@ def _forget() -> None:
     if hasattr(_C, "malloc_trim"):  # else the C library keeps what compilers freed, in pieces
         _C.malloc_trim(0)
     warnings.warn(
-        "this process has compiled code for so many shapes of data that Linux would end it; what "
-        "is compiled is forgotten, and compiled again when it is needed; data of few shapes, or "
-        "several processes one after another, compile less",
+        "this process has compiled code for so many shapes of data that Linux would end it, so "
+        "compiled code was dropped, and is compiled again when it is needed; pass data of fewer "
+        "shapes, or use several processes one after another",
         RuntimeWarning,
         stacklevel=outside(),
     )

@@ -177,7 +177,7 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, room: i
         (2, 0): np.lib.format.read_array_header_2_0,
     }
     if version not in read_header:
-        raise ValueError(f"{name!r} is written in another way")
+        raise ValueError(f"{name!r} is in an unknown format")
     shape, _, dtype = read_header[version](raw)
     count = 1
     for length in shape:
@@ -189,7 +189,7 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, room: i
     raw.seek(0)
     array = np.lib.format.read_array(raw, allow_pickle=False)
     if array.dtype.kind not in "biufUS":
-        raise ValueError(f"{name!r} holds what are no real numbers")
+        raise ValueError(f"{name!r} holds something other than real numbers")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise ValueError(f"{name!r} holds what is not a finite number")
     return array
@@ -265,7 +265,7 @@ def _sparse(rows: int, columns: int, parts: Sequence[Any], room: int) -> Any:
     if max(rows, columns) > room:
         raise ValueError("a sparse array claims to be larger than the file")
     if any(part.dtype.kind not in "iu" for part in parts[1:]):
-        raise ValueError("a sparse array has places that are no whole numbers")
+        raise ValueError("a sparse array has indices that are not whole numbers")
     ends = parts[2]
     if (ends[1:] < ends[:-1]).any():  # SciPy does not look at them where the last is 0
         raise ValueError("a sparse array has rows that end before they begin")
@@ -294,11 +294,11 @@ def _opened(arrays: dict[str, NDArray[Any]]) -> tuple[str, dict[str, Any]]:
         raise ValueError("it has no header")
     header = json.loads(arrays.pop(_HEADER).tobytes().decode())
     if not isinstance(header, dict):
-        raise ValueError("its header is another's")
+        raise ValueError("its header is not a JSON object")
     if "bayesrank" not in header:
         return _of_version_0_1(header, arrays)
     if header["format"] != _FORMAT:
-        raise ValueError(f"its format is {header['format']}, and {_FORMAT} is read")
+        raise ValueError(f"its format is {header['format']}, but this version reads {_FORMAT}")
     if header["checksum"] != _checksum(header, arrays):
         raise ValueError("its content has changed since it was written")
     return str(header["bayesrank"]), _decoded(header["state"], arrays)
@@ -312,7 +312,9 @@ def _of_version_0_1(
         return "OnlineLearner", {**header, "arrays": arrays}
     known = 2 if "names" in header else 1
     if header["format"] != known:
-        raise ValueError(f"its format is {header['format']}, and {known} and {_FORMAT} are read")
+        raise ValueError(
+            f"its format is {header['format']}, but this version reads {known} and {_FORMAT}"
+        )
     if "names" in header:
         return "ArenaRanker", _decoded(header["ranker"], arrays) | header["names"]
     if "ranker" in header:

@@ -77,7 +77,7 @@ REFUSED = [
     ("labels", "t.csv", f"{RANKS}1,80,95\n", "row 2, column 'rank:a': 80 is not a rank among 2"),
     ("labels", "t.csv", "x,rank:a,rank:\n1,1,2\n", "row 1: a column names no label"),
     ("labels", "t.csv", "x,relevant:a,relevant:b\n1,1,2\n",
-     "column 'relevant:b': 2 says nothing of relevance"),
+     "column 'relevant:b': 2 is neither 0 nor 1"),
     ("labels", "t.csv", f"{RANKS}1,,\n", "rankings and relevant are missing"),
     ("labels", "t.csv", f"{BOTH}1,1,2,0,1\n", "example 0 contradicts itself"),
     ("labels", "t.csv", "y,rank:a,rank:b\n1,1,2\n",

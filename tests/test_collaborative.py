@@ -431,7 +431,7 @@ def test_comparisons_say_nothing_of_a_users_level():
     result = engine.run([0, 0, 1, 1], pairs, progress_bar=False)
     np.testing.assert_allclose(result.functions()[0].mean(axis=1), 0.0, atol=1e-9)
     assert np.all(result.state.user_scale != 1)
-    with pytest.raises(ValueError, match="users who compare do not differ in noise"):
+    with pytest.raises(ValueError, match="noise is 1 for every user"):
         _ = result.noise
 
 

@@ -193,7 +193,7 @@ def test_new_users_get_thresholds_and_noise_as_those_of_the_fit(fits, new, monke
     far = [np.linalg.norm(x.state.theta[0] - result.state.shared_theta) for x in (few, more, again)]
     assert far[0] < far[1] and far[0] < far[2]
     monkeypatch.setattr(new_data, "_STEPS", 1)
-    with pytest.warns(ConvergenceWarning, match="parameters of the new users have not settled"):
+    with pytest.warns(ConvergenceWarning, match="parameters of the new users have not converged"):
         assert not result.condition(who, what, levels).converged
 
 

@@ -251,7 +251,7 @@ def test_without_any_part_it_is_a_ranking_of_skills():
     assert len(ranker.judges()) == 0
     with pytest.raises(ValueError, match="judge is 'Eve', but fit was given no column"):
         ranker.predict_proba([("a", "b")], judge="Eve")
-    with pytest.raises(ValueError, match="position is 1, but no positions were given to fit"):
+    with pytest.raises(ValueError, match="position is 1, but fit was given no positions"):
         ranker.predict_proba([("a", "b")], position=1)
 
 

@@ -218,7 +218,7 @@ def funnel(y):
 
 @pytest.mark.slow
 def test_warns_where_few_points_count():
-    with pytest.warns(ConvergenceWarning, match="stands on few points"):
+    with pytest.warns(ConvergenceWarning, match="rests on few points"):
         result = IntegratedEP(funnel).run(KEY, Y)
     assert not result.converged
 

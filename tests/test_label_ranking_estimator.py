@@ -310,7 +310,7 @@ X_TWO: Any = np.array([[0.0], [1.0]])
         ({}, ([["a", "b", "a"], None],), "names a label twice in example 0"),
         ({}, ([["a", "b"], None], [["b"], None]), "example 0 contradicts itself"),
         ({}, ([{("a", "b"), ("b", "a")}, None],), "contradicts itself"),
-        ({}, (None, [(["a", "b"], ["b"]), None]), "says of 'b' that it is, and that it is not"),
+        ({}, (None, [(["a", "b"], ["b"]), None]), "has 'b' on both sides; keep one"),
         ({}, (None, [["a", "a"], ["b"]]), "names a label twice"),
         ({}, (None, np.array([[1, 2], [0, 1]])), "relevant is 2 for 1; pass 1 for"),
         ({}, (["ab", "ba"],), "rankings has 'ab' as an entry"),

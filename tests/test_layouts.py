@@ -371,7 +371,7 @@ def test_numbers_that_stand_for_sides_are_told(tmp_path):
     path.write_text("home,away,result\na,b,1\nb,c,2\n")
     assert read_comparisons(path).notes == ("In 'result', 1 is for home and 2 for away.",)
     path.write_text("game,team,score\n1,a,3\n1,b,1\n2,a,0\n2,c,0\n")
-    assert "Of rows that are equal, nothing is said." in read_comparisons(path).notes[0]
+    assert "Equal rows are not compared." in read_comparisons(path).notes[0]
     path.write_text("winner,loser,n\na,b,3\n")
     assert read_comparisons(path).unused_column_hints[0].startswith("Column 'n' looks like weights")
 

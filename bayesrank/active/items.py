@@ -104,7 +104,7 @@ def _features(features: ArrayLike | None, n: int) -> NDArray[np.float64] | None:
     array = _table(features, n)
     if (array == array[0]).all():
         raise ValueError(
-            "features is the same for every item, so that nothing tells them apart; pass others, "
+            "features is the same for every item, so nothing distinguishes them; pass others, "
             "or None for skills without features"
         )
     return array

@@ -92,8 +92,8 @@ class SkillPosterior:
         program, args, kwargs = self._program.call(self._told(history))
         if not fit.converged:
             warnings.warn(
-                f"EP has not converged after {fit.num_sweeps} sweeps; the scales of the skills may "
-                "be too far from the noise: learn them, or give others as hyperparameters",
+                f"EP has not converged after {fit.num_sweeps} sweeps; the prior scale of the "
+                "skills may be too far from the noise: learn the hyperparameters, or pass others",
                 ConvergenceWarning,
                 stacklevel=2,
             )

@@ -251,7 +251,6 @@ def _rule(column: Column, first: Column, second: Column, chosen: ColumnNames) ->
     side, other = (first, second) if chosen.positive == "first" else (second, first)
     opposite = "second" if chosen.positive == "first" else "first"
     return (
-        f"Above 0, numbers in {column.name!r} say that {side.name} is better, and below 0 that "
-        f"{other.name} is (if it is the other way round: --positive {opposite}); how far they are "
-        "from 0 is not used.",
+        f"Numbers above 0 in {column.name!r} favour {side.name}, and those below 0 {other.name} "
+        f"(if it is the other way round: --positive {opposite}); their size is not used.",
     )

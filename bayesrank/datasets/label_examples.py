@@ -104,7 +104,7 @@ def read_label_examples(path: str | Path, features: tuple[str, ...] | None = Non
         fix = f"give 1 for the best to {len(labels)} for the worst, {fix}"
         raise _error(table, problem, fix, wrong[0], _RANK + labels[wrong[1]])
     for k, place in np.argwhere(~(np.isnan(relevant) | (relevant == 0) | (relevant == 1))):
-        problem = f"{relevant[k, place]:g} says nothing of relevance"
+        problem = f"{relevant[k, place]:g} is neither 0 nor 1"
         fix = f"give 1 for relevant, 0 for irrelevant, {fix}"
         raise _error(table, problem, fix, k, _RELEVANT + labels[place])
     return LabelExamples(Path(path), features, X, labels, ranks, relevant)

@@ -293,7 +293,7 @@ def _events(
     firsts = event.first()[[k for k, groups in enumerate(said) if groups]]
     said = [groups for groups in said if groups]
     if any(len(names) > 1 for groups in said for names in groups):
-        note += " Of rows that are equal, nothing is said."
+        note += " Equal rows are not compared."
     return _ordered(table.kept(firsts).with_columns(()), said, note)
 
 
@@ -377,7 +377,7 @@ def _wide_ranks(table: Table) -> Table | None:
     said = [json.dumps(_by_value(names, row), ensure_ascii=False) for row in distinct]
     orders = np.array(said, object)[codes.ravel()]
     shown = ", ".join(map(repr, names[:6])) + (", ..." if len(names) > 6 else "")
-    note = f"The columns {shown} are items, and their cells ranks, of which 1 is the best."
+    note = f"The columns {shown} are items, and their cells are ranks; 1 is the best."
     rest = table.without([column.name for column in columns])
     return rest.having(note, order=orders).kept(~blank[codes.ravel()])
 

@@ -330,7 +330,7 @@ def _notes(
     if doubtful:
         notes.append(
             f"For {_listed(doubtful)}, leaving out is not reliable: more than {_TOO_MANY:.0%} "
-            "of the observations have too large a Pareto k. Rather leave out groups, and fit again."
+            "of the observations have too large a Pareto k. Leave out groups, and fit again."
         )
     averaged = [k for k, v in results.items() if getattr(v, "hyperparameters", None)]
     given = {k: v for k, v in results.items() if getattr(v, "hyperparameters", None) == {}}
@@ -338,7 +338,7 @@ def _notes(
     if fixed:
         notes.append(
             f"Hyperparameters of {_listed(fixed)} are held fixed. If they were learned from these "
-            "data, both figures flatter the program; NestedEP averages over them."
+            "data, both numbers flatter the program. Average over them with NestedEP."
         )
     if fixed and averaged:
         notes.append(

@@ -129,7 +129,7 @@ def crosscheck(
     >>> winner, loser = np.array([0, 1, 0]), np.array([1, 2, 2])
     >>> check = crosscheck(model, winner, loser, engines=("ep",), progress_bar=False)
     >>> check.verdict.sentence
-    'Importance sampling bears EP out (k-hat ..., divergence ...): use EP.'
+    'Importance sampling confirms EP (k-hat ..., divergence ...): use EP.'
     """
     mixture: Any = model if getattr(model, "hyperparameters", {}) else None
     chosen = _check_engines(engines, mixture is not None)
@@ -224,8 +224,8 @@ def _refuse_large(ep: EPResult) -> None:
     """Refuse a posterior without covariances before NUTS and SVI take their time over it."""
     if ep.structure != "dense":
         raise TooLargeError(
-            f"of {ep.joint_mean.size:,} latents EP keeps no covariances, and NUTS takes very long; "
-            "see result.approximation, or check on fewer of them"
+            f"EP keeps no covariances of {ep.joint_mean.size:,} latents, and NUTS takes very long; "
+            "see result.approximation, or check a smaller model"
         )
 
 

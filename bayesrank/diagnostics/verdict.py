@@ -134,7 +134,7 @@ def judge_alone(engine: str, weights: Importance, tolerance: float, warning: str
         return Verdict(engine, "differs", f"{name} {warning}")
     if weights.k_hat < _LARGEST_K_HAT or weights.divergence < tolerance**2 / 2:
         found = f"k-hat {weights.k_hat:.2f}, divergence {weights.divergence:.2g}"
-        sentence = f"Importance sampling bears {name} out ({found}): {_ADVICE[engine]}."
+        sentence = f"Importance sampling confirms {name} ({found}): {_ADVICE[engine]}."
         return Verdict(engine, "agrees", sentence)
     sentence = (
         f"Importance sampling cannot tell whether {name} is right (k-hat {weights.k_hat:.2f}): "

@@ -229,7 +229,7 @@ class ArenaRanker(NamedRanker):
             If `fit` has not been called; if an item or a category is not known.
         """
         mean, sd = self._posterior().skills(self._category(category))
-        at = self._numbers(items, "it was not in fit")
+        at = self._numbers(items, "name an item of fit")
         return mean[at], sd[at]
 
     def predict_proba(
@@ -276,11 +276,11 @@ class ArenaRanker(NamedRanker):
             raise ValueError(f"position is {position!r}; pass 1, 0 or -1")
         if position != 0 and posterior.effects().position_effect is None:
             raise ValueError(
-                f"position is {position!r}, but no positions were given to fit, so that nothing is "
-                "known of what they are worth; leave it out"
+                f"position is {position!r}, but fit was given no positions, so their effect is "
+                "unknown; leave it out"
             )
         named = read_pairs(pairs, "pairs")
-        first, second = numbers_of(named, self.names_, "it was not in fit", "pairs").T
+        first, second = numbers_of(named, self.names_, "name an item of fit", "pairs").T
         number = None if judge is None else self._number(judge, self.judge_names_, "judge")
         asked = Asked(first, second, position, self._category(category), number)
         return self._chance(posterior.chances(asked), outcome)
@@ -362,7 +362,7 @@ class ArenaRanker(NamedRanker):
                 f"{what} is {name!r}, but fit was given no column of that name; leave it out"
             )
         if name not in names:
-            raise ValueError(f"{what} {name!r} was not in fit; it is none of {names[:5]!r}")
+            raise ValueError(f"{what} {name!r} was not in fit; choose one of {names[:5]!r}")
         return names.index(name)
 
     def _category(self, category: Hashable | None) -> int | None:

@@ -245,7 +245,7 @@ class Collaborative(BaseEstimator):
         result = self.result
         known, kernels = self.item_features_, self._kernels
         if known is None or kernels is None:
-            raise ValueError("fit was given no item_features: nothing is known of new items")
+            raise ValueError("fit was given no item_features; fit with them to add items")
         ids = id_list(items, "items")
         for row, item in enumerate(ids):
             if item in self.items_ or item in ids[:row]:

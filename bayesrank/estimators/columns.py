@@ -109,7 +109,7 @@ def recognised(table: Any, given: Collection[str]) -> ComparisonData:
     unused = [term.column for term in others if getattr(data, term.column) is not None]
     if unused:
         said = ", ".join(unused).replace("position", f"position ({data.position_label})")
-        sentences.append(f"Not used here: {said}; ArenaRanker learns their effects.")
+        sentences.append(f"Not used here: {said}; use ArenaRanker to learn their effects.")
         data = replace(data, **dict.fromkeys(unused))
     if data.ignored_columns:
         sentences.append(f"Columns not used: {', '.join(data.ignored_columns)}.")

@@ -132,7 +132,7 @@ def _orders(rankings: Any) -> list[Any]:
         return [None if _nothing(order) else order for order in rankings]
     table = plain_array(rankings)
     if table.dtype.kind not in "iuf":
-        raise ValueError("rankings is a table with cells that are no ranks; give numbers, 1 best")
+        raise ValueError("rankings is a table with cells that are not ranks; give numbers, 1 best")
     table = table.astype(float)
     wrong = no_rank(table)
     if wrong is not None:
@@ -233,7 +233,7 @@ def _pair(entry: Any) -> Any:
         chosen, rest = ([_plain(name) for name in part] for part in entry)
         shared = [name for name in chosen if name in rest]
         if shared:
-            raise ValueError(f"relevant says of {shared[0]!r} that it is, and that it is not")
+            raise ValueError(f"relevant has {shared[0]!r} on both sides; keep one")
         return chosen, rest
     chosen = [_plain(name) for name in entry]
     if len(set(chosen)) < len(chosen):

@@ -324,7 +324,7 @@ class NamedRanker(Saved, SkillRanker):
             names, features = self._read_items()
             where = "items" if features is None else "item_features"
             refuse_one(names)
-            data = read_columns(comparisons, names, given, f"it is not in {where}")
+            data = read_columns(comparisons, names, given, f"add it to {where}")
         refuse_one(data.names)
         return replace(data, features=features)
 

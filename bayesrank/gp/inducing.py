@@ -77,8 +77,8 @@ def inducing_point_prior(
     """
     if isinstance(rank, str):
         raise ValueError(
-            f"rank is {rank!r}, and a program is traced at shapes that are known; pass a number, "
-            "say gp.choose_num_inducing(kernel, X, precision), found before it is run"
+            f"rank is {rank!r}, but JAX traces programs at fixed shapes; pass a number, such as "
+            "gp.choose_num_inducing(kernel, X, precision) finds beforehand"
         )
     X = jnp.asarray(X)
     points = inducing_points(X, rank) if inducing is None else jnp.asarray(inducing)

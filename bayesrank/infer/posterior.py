@@ -77,9 +77,9 @@ class Approximation:
         if self.rank is None:
             return told
         return (
-            f"{told} The prior has rank {self.rank}; the data tell {self.residuals_seen:.2%} of "
-            "what it leaves to each latent alone. Where it stands for a Gaussian process and that "
-            "is more than .5%, a larger rank gives a better answer."
+            f"{told} The prior has rank {self.rank}; the data say {self.residuals_seen:.2%} of "
+            "what it leaves to each latent alone. If it stands for a Gaussian process and that is "
+            "more than 0.5%, use a larger rank."
         )
 
     def __str__(self) -> str:

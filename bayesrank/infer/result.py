@@ -430,9 +430,8 @@ class EPResult(GaussianMoments):
         """
         if self.structure != "dense":
             raise TooLargeError(
-                f"the accuracy of {self.joint_mean.size:,} latents is not looked into by "
-                "importance sampling; see approximation, or run EP(model, structure='dense') on "
-                "fewer of them"
+                f"importance sampling does not check {self.joint_mean.size:,} latents; see "
+                "approximation, or run EP(model, structure='dense') on fewer of them"
             )
         missed = max(self.missed_mass.values(), default=0.0)
         error = max(self.moment_errors.values(), default=0.0)
@@ -477,10 +476,10 @@ class EPResult(GaussianMoments):
         if self._is_cheap_to_judge:
             accuracy = str(self.accuracy)
         elif self.marginalized_sites:
-            accuracy = "not looked into, as some latents are integrated out"
+            accuracy = "not checked, as some latents are integrated out"
         else:
             accuracy = (
-                self._known_accuracy() or "not looked into, as that takes long; see result.accuracy"
+                self._known_accuracy() or "not checked, as that takes long; see result.accuracy"
             )
         sys.stdout.write(as_text(self, accuracy, most=None) + "\n")
 
@@ -489,7 +488,7 @@ def judged(eliminated: tuple[str, ...], judge: Callable[[], ImportanceCheck]) ->
     """Judge a posterior, and warn if it is not good."""
     if eliminated:
         raise ValueError(
-            f"the accuracy cannot be looked into: no posterior of {', '.join(eliminated)} is kept; "
+            f"the accuracy cannot be checked: EP keeps no posterior of {', '.join(eliminated)}; "
             "compare with NUTS, or run EP(model) on fewer data"
         )
     found = judge()

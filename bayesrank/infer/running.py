@@ -111,8 +111,8 @@ class SweepCallback:
 
 
 _KEPT_ALONE = (
-    "a likelihood is not log-concave, so that EP keeps each latent alone (structure='factorised'): "
-    "standard deviations of differences may be too narrow; result.approximation tells by how much"
+    "a likelihood is not log-concave, so EP treats latents as independent (structure='factorised') "
+    "and standard deviations of differences may be too small; see result.approximation"
 )
 
 
@@ -153,28 +153,27 @@ def _at_fault(result: EPResult) -> str:
         )
     return (
         f"EP's quadrature {', and '.join(said)}: such a factor has several narrow peaks, "
-        "jumps or heavy tails. The answer has the same fault. Where the factor is a mixture, write "
-        "it as numpyro's MixtureSameFamily or MixtureGeneral; else use NUTS, from several starting "
-        "points"
+        "jumps or heavy tails. The answer has the same fault. If the factor is a mixture, write it "
+        "as numpyro's MixtureSameFamily or MixtureGeneral; if not, use NUTS from several starts"
     )
 
 
 def _not_converged(result: EPResult, tol: float) -> str:
     if not np.isfinite(result.log_evidence) and not result.skipped_sites:
         return (
-            f"EP found no evidence of the data (its log is {result.log_evidence}). Check the "
-            "model's arguments for values that are not finite, or that the model gives no density"
+            f"EP found no evidence of the data (its log is {result.log_evidence}). Check "
+            "that the model's arguments are finite, and that it gives them a density"
         )
     if not np.isfinite(result.max_change):
         return (
-            "EP has not converged: it found no proper posterior. A prior that is many orders of "
-            "magnitude wider than what the data tell is lost in rounding where they leave a "
-            "direction open. Give the latents narrower priors, or rescale the data"
+            "EP has not converged: it found no proper posterior. Rounding loses a prior that is "
+            "many orders of magnitude wider than what the data say. Give the latents narrower "
+            "priors, or rescale the data"
         )
     return (
         f"EP has not converged after {result.num_sweeps} sweeps: the last one still moved a "
         f"margin by {result.max_change:.2g} posterior standard deviations (tol={tol:.2g}), and "
-        f"{result.skipped_sites} site updates were skipped. Of up to some hundreds of latents, "
-        "result.accuracy tells how far the answer is off all the same; else compare it with NUTS. "
-        "A smaller damping (0.5) or more max_sweeps help some programs only"
+        f"{result.skipped_sites} site updates were skipped. See result.accuracy (for up to "
+        "a few hundred latents) or compare with NUTS: the answer may still do. A smaller damping "
+        "(0.5) or more max_sweeps help some programs only"
     )

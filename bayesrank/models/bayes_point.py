@@ -106,7 +106,7 @@ def ordinal_version_space(
     X = check_features(X, "X")
     num_levels = check_count(num_levels, "num_levels")
     if num_levels < 2:
-        raise ValueError("`num_levels` is 1; there is something to learn from 2 levels on.")
+        raise ValueError("`num_levels` is 1; pass 2 or more.")
     size = jnp.asarray(weight_scale) * math.sqrt(X.shape[1])
     if noise is None:
         noise = jnp.asarray(numpyro.sample("noise", dist.HalfCauchy(size)))

@@ -244,7 +244,7 @@ def _places(y: Any, count: int, num_labels: int) -> NDArray[np.int64]:
     flat = np.concatenate([np.zeros(0, np.int64), *(row for row in lists if row.size)])
     row = np.repeat(np.arange(count), length)
     if flat.dtype.kind not in "iu" or any(row.dtype.kind == "b" for row in lists):
-        raise ValueError("`y` has labels that are no whole numbers; number them from 0.")
+        raise ValueError("`y` has labels that are not whole numbers; number them from 0.")
     named = flat >= 0 if isinstance(y, np.ndarray) else np.ones(flat.size, bool)
     wrong = named & ~((flat >= 0) & (flat < num_labels))
     if wrong.any():

@@ -48,8 +48,8 @@ class NotPositiveError(ArithmeticError):
 
     def __init__(self) -> None:
         super().__init__(
-            "sites of negative precision and the prior make no proper posterior together; of a "
-            "factorised one, difference(exact=False) tells what it says by itself"
+            "sites of negative precision and the prior make no proper posterior together; use "
+            "difference(exact=False), which takes latents as independent"
         )
 
 
@@ -58,9 +58,9 @@ class NotSolvedError(ValueError):
 
     def __init__(self) -> None:
         super().__init__(
-            f"conjugate gradients have not converged after {_MOST_ITERATIONS:,} steps: the latents "
-            "hang together over too far, as in long walks of small steps with few data; give them "
-            "fewer periods, or use EP(structure='dense') on fewer latents"
+            f"conjugate gradients have not converged after {_MOST_ITERATIONS:,} steps: "
+            "correlations reach too far, as in long walks of small steps with few data; use fewer "
+            "periods, or EP(structure='dense') on fewer latents"
         )
 
 

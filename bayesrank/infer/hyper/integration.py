@@ -367,7 +367,7 @@ def _complaint(result: IntegratedEPResult) -> str:
     seen = not math.isnan(result.pareto_k)
     tail = f", with a Pareto tail of {result.pareto_k:.2f} (reliable below 0.7)" if seen else ""
     return (
-        "the posterior of the hyperparameters stands on few points: an effective number of "
+        "the posterior of the hyperparameters rests on few points: an effective number of "
         f"{result.effective_points:.0f}{tail}. Fix hyperparameters that the data "
         "leave open, or use NestedEP"
     )

@@ -173,11 +173,13 @@ class MixtureResult(GaussianMoments):
         draws = {**self.hyperparameters, **self.draws}
         sys.stdout.write(draws_as_text(draws, level, chains=self._chains))
         if not self.converged:
-            sys.stdout.write("It has not converged: what follows is of the draws that there are.\n")
+            sys.stdout.write(
+                "It has not converged: the table describes the draws that there are.\n"
+            )
         accuracy = (
             str(self.accuracy)
             if "accuracy" in self.__dict__
-            else "not looked into; see result.accuracy"
+            else "not checked; see result.accuracy"
         )
         sys.stdout.write(f"How far to trust it: {accuracy}\n")
 

@@ -305,7 +305,6 @@ def _complaint(result: NestedEPResult, r_hat: float) -> str:
     return (
         f"NestedEP has not converged: {result.num_divergent} of {result.num_samples} draws ended a "
         f"divergent trajectory, EP did not converge at {result.num_unconverged} of them, and the "
-        f"largest R-hat is {r_hat:.3f}. Give it target_accept_prob=0.95 where trajectories "
-        "diverge, a longer num_warmup and num_samples, or priors that keep the hyperparameters "
-        "where they mean something"
+        f"largest R-hat is {r_hat:.3f}. Give it target_accept_prob=0.95 if trajectories "
+        "diverge, more num_warmup and num_samples, or narrower priors of the hyperparameters"
     )

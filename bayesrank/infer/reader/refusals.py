@@ -95,13 +95,12 @@ _MESSAGES = {
         "eight elements at most of Phi @ w, e or other latents; leave structure out"
     ),
     "no_covariances": (
-        "of so many latents ({name}) no covariances are made, which this engine needs; use EP and "
-        "maximize_evidence, or give it EP(model, structure='dense')"
+        "this engine needs covariances, which EP does not compute for so many latents ({name}); "
+        "use EP and maximize_evidence, or give it EP(model, structure='dense')"
     ),
     "only_run": (
-        "of so many latents ({name}) no covariances are made, and only EP.run and "
-        "maximize_evidence do without; call these, or use EP(model, structure='dense') on fewer "
-        "latents"
+        "this call needs covariances, which EP does not compute for so many latents ({name}); use "
+        "EP.run or maximize_evidence, or EP(model, structure='dense') on fewer latents"
     ),
     "traced_structure": (
         "which latents the elements of site {name!r} share depends on an array that is being "

@@ -97,7 +97,9 @@ class EMResult:
             If the observations are comparisons, whose noise is everybody's.
         """
         if not self.state.theta.shape[1]:
-            raise ValueError("users who compare do not differ in noise, which is one")
+            raise ValueError(
+                "observations are comparisons, whose noise is 1 for every user; leave it out"
+            )
         return np.exp(self.state.theta[:, -1])
 
     @property
@@ -266,10 +268,12 @@ class EMResult:
             If their own parameters have not settled.
         """
         if not self.setting.collaborative:
-            raise ValueError("individual models share nothing that a new user could start from")
+            raise ValueError(
+                "individual models share nothing with new users; fit with collaborative=True"
+            )
         observations, state, figures = fit_users(self.setting, self.state, users, items, levels)
         if not figures["converged"]:
-            message = "parameters of the new users have not settled; predictions may be off"
+            message = "parameters of the new users have not converged; check their predictions"
             warnings.warn(message, ConvergenceWarning, stacklevel=outside())
         return replace(self, observations=observations, state=state, trace=np.zeros(0), **figures)
 
@@ -312,7 +316,9 @@ class EMResult:
             If models are individual.
         """
         if not self.setting.collaborative:
-            raise ValueError("individual models share nothing that a new user could start from")
+            raise ValueError(
+                "individual models share nothing with new users; fit with collaborative=True"
+            )
         state, observations = self.state, self.observations
         theta = np.vstack([state.theta, np.tile(state.shared_theta, (count, 1))])
         state = state._replace(

@@ -126,7 +126,7 @@ def weights_of(sizes: NDArray[np.intp], weights: str) -> Array:
     n = np.maximum(sizes, 2).astype(np.float64)
     table = {"query": 2.0 / (n - 1.0), "center": np.ones_like(n), "pairs": n}
     if weights not in table:
-        raise ValueError(f"weights is {weights!r}; choose 'query', 'centre' or 'pairs'")
+        raise ValueError(f"weights is {weights!r}; choose 'query', 'center' or 'pairs'")
     return np.where(sizes > 1, table[weights], 0.0)
 
 
