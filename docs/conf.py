@@ -19,7 +19,6 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.viewcode",
     "sphinx_click",
     "sphinx_copybutton",
 ]
@@ -43,6 +42,7 @@ myst_heading_anchors = 3
 
 html_theme = "sphinx_book_theme"
 html_math_renderer = "mathml"
+html_use_index = False  # the search box finds names
 html_title = "bayesrank"
 html_theme_options = {"show_toc_level": 2, "home_page_in_toc": True, "navbar_persistent": []}
 html_static_path = ["_static"]

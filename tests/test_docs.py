@@ -105,3 +105,28 @@ def test_every_page_links_to_pages_that_exist():
         text = page.read_text(encoding="utf-8")
         for target in re.findall(r"\]\(([^)#:\s]+\.(?:md|ipynb|png))[^)]*\)", text):
             assert os.path.exists(page.parent / target), f"{page.name}: {target}"
+
+
+def _anchors(page: Path) -> set[str]:
+    """Headings of a page as they stand in its address."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_links_to_headings_lead_to_headings():
+    pages = [page for page in DOCS.rglob("*.md") if "_build" not in page.parts]
+    found = 0
+    for page in pages:
+        for target, anchor in re.findall(r"\]\(([^)#:\s]*)#([^)]+)\)", page.read_text("utf-8")):
+            other = page.parent / target if target else page
+            assert anchor in _anchors(other), f"{page.name}: {target}#{anchor}"
+            found += 1
+    assert found > 10
+
+
+def test_every_question_links_to_its_answer():
+    text = (DOCS / "questions.md").read_text(encoding="utf-8")
+    answers = re.split(r"^## .*\?$", text, flags=re.MULTILINE)[1:]
+    assert len(answers) >= 12
+    assert all(re.search(r"\]\(\S+\.md|\{doc\}`", answer) for answer in answers)

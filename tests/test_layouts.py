@@ -1,4 +1,4 @@
-"""Files as people have them, and every example of the page on files: read, or refused."""
+"""Files as people have them, and every example of the pages on files: read, or refused."""
 
 import gzip
 import re
@@ -16,7 +16,9 @@ from bayesrank.datasets import ColumnNames, DataError, ReadingNote, read_compari
 
 FOLDER = Path(__file__).parent / "data" / "layouts"
 FILES = tomllib.loads((FOLDER / "answers.toml").read_text("utf-8"))
-PAGE = (Path(__file__).parent.parent / "docs" / "files.md").read_text("utf-8")
+DOCS = Path(__file__).parent.parent / "docs"
+NAMES = ("files.md", "files-pairs.md", "files-orders.md")
+PAGE = "\n".join((DOCS / name).read_text("utf-8") for name in NAMES)
 EXAMPLE = re.compile(
     r"`(?P<name>\w+\.\w+)`(?: with `(?P<options>[^`]*)`)?[^`\n]*(?:`[^`\n]*`[^`\n]*)*\n\n"
     r"```text\n(?P<text>.*?)```\n\n(?:Reads|Refused:) `(?P<answer>[^`]*)`",

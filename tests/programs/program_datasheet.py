@@ -12,7 +12,7 @@ from program_models import PROGRAMS
 
 from bayesrank.infer import EP, EPResult
 
-PAGE = Path(__file__).parents[2] / "docs" / "trust" / "accuracy.md"
+PAGE = Path(__file__).parents[2] / "docs" / "trust" / "programs.md"
 STORE = Path(__file__).parent / "references.json"
 _START, _END = "<!-- table -->\n", "<!-- end of table -->\n"
 
