@@ -45,11 +45,7 @@ def abandon() -> None:
 
 @contextlib.contextmanager
 def published(path: str | Path) -> Iterator[IO[bytes]]:
-    """Give a file to write bytes to, and put it in the place of `path` at once if all went well.
-
-    Whoever is killed at any moment leaves what was there before; links, devices and pipes are
-    written to. An `OSError` names `path`.
-    """
+    """Give a file to write bytes to, and put it in the place of `path` at once if all went well."""
     place = Path(os.path.realpath(path))
     try:
         if place.is_symlink():
@@ -127,10 +123,7 @@ def withdrawn(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked(path: str | Path) -> Iterator[None]:
-    """Hold a lock on what `path` names, by a hidden file beside it, until the process ends.
-
-    A `BlockingIOError` where another holds it, or this process; systems without locks have none.
-    """
+    """Hold a lock on `path`, by a hidden file beside it; a `BlockingIOError` if another has it."""
     place = Path(os.path.realpath(path))
     lock = place.with_name(f".{place.name}.lock")
     while True:

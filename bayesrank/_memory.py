@@ -31,10 +31,7 @@ def check_memory(need: float, what: str, fix: str) -> None:
 
 
 def check_start(room: float) -> None:
-    """Refuse to start where `ulimit -v` allows less than `room` GiB and what the cores add.
-
-    Compiled code that finds no room for its threads ends the process without a word.
-    """
+    """Refuse to start where `ulimit -v` leaves no room for the threads of compiled code."""
     most = _most()
     need = 2**30 * (room + _EACH_CORE * (os.cpu_count() or 1))
     if most is not None and most < need:

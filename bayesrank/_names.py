@@ -30,13 +30,7 @@ def count_of(number: int, thing: str) -> str:
 
 
 def alike_note(names: Sequence[str], fix: str) -> tuple[str, ...]:
-    r"""A sentence on names that differ in case, blanks, invisible letters, or as 1 and 1.0 do.
-
-    Examples
-    --------
-    >>> alike_note(["Tea", "1", "Milk", "tea", "1.0"], "Write them alike.")[0]
-    "Names that may be one are taken apart: 'Tea' and 'tea'; '1' and '1.0'. Write them alike."
-    """
+    """A sentence on names that differ in case, blanks, invisible letters, or as 1 and 1.0 do."""
     known: dict[str, list[str]] = {}
     for name in names:
         known.setdefault(_plain_name(name), []).append(name)
@@ -48,25 +42,13 @@ def alike_note(names: Sequence[str], fix: str) -> tuple[str, ...]:
 
 
 def first_spellings(names: Iterable[str]) -> dict[str, str]:
-    """Each name as the first of those that look alike is spelled.
-
-    Examples
-    --------
-    >>> first_spellings(["Tea", "Milk", "tea"])
-    {'Tea': 'Tea', 'Milk': 'Milk', 'tea': 'Tea'}
-    """
+    """Each name as the first of those that look alike is spelled."""
     first: dict[str, str] = {}
     return {name: first.setdefault(_plain_name(name), name) for name in names}
 
 
 def meant(name: object, names: Iterable[object], otherwise: str) -> str:
-    """The fix for an unknown name: the known name that comes close, or something else.
-
-    Examples
-    --------
-    >>> meant("1.0", ["Tea", "1"], "add it")
-    "did you mean '1'?"
-    """
+    """The fix for an unknown name: the known name that comes close, or something else."""
     known = {str(each): each for each in names}
     alike = (each for each in known if _plain_name(each) == _plain_name(str(name)))
     close = [*alike, *get_close_matches(str(name), known, n=1)]
@@ -85,16 +67,7 @@ def _plain_name(name: str) -> str:
 
 
 def shown(text: str) -> str:
-    r"""Return a text without what would move the cursor, clear the screen, or reorder the line.
-
-    Controls and ends of lines become blanks; marks and overrides of direction are left out. Files
-    keep names as they are: this is for screens.
-
-    Examples
-    --------
-    >>> shown("\x1b[2JTea\u202e")
-    ' [2JTea'
-    """
+    """A text for screens, without what moves the cursor, clears the screen, or reorders a line."""
     if text.isascii() and text.isprintable():
         return text
     text = text.translate(_DIRECTIONS)

@@ -32,16 +32,7 @@ _new = 0  # pieces of compiled code since the last look
 
 
 def enter_jax() -> None:
-    """Make sure that this process can go on computing with JAX; called in front of all that does.
-
-    Where compiled code takes too many regions of memory, all of it is forgotten, with a warning.
-
-    Raises
-    ------
-    RuntimeError
-        In a process that was forked after its parent had computed.  JAX computes in threads, and a
-        forked child has none of them: it would wait for ever.
-    """
+    """Make sure that this process can compute with JAX; a forked child raises a `RuntimeError`."""
     global _started, _new
     if _started is None:
         import jax
@@ -74,10 +65,7 @@ def _refuse_forked_child() -> None:
 
 
 def _repeat_lost_interrupts() -> None:
-    """Interrupt again where Python drops a KeyboardInterrupt.
-
-    It does so in callbacks, of which JAX has one for each run of the garbage collector.
-    """
+    """Interrupt again where Python drops a KeyboardInterrupt, as in JAX's hook of the collector."""
     before = sys.unraisablehook
 
     def hear(lost: sys.UnraisableHookArgs) -> None:

@@ -10,10 +10,7 @@ _PACKAGE = f"{Path(__file__).parent}{os.sep}"
 
 
 def outside() -> int:
-    """Return the ``stacklevel`` with which a warning points at the first line outside the package.
-
-    To be called where the warning is given. Python 3.12 has ``skip_file_prefixes`` for this.
-    """
+    """The ``stacklevel`` at which a warning given here points outside the package."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1

@@ -56,11 +56,7 @@ _UNREADABLE = (
 
 
 def write_state(path: str | Path, kind: str, state: Mapping[str, Any]) -> None:
-    """Write a state to a file, at once or not at all; `kind` is the name of its class.
-
-    It has named values: None, text, numbers, arrays, sparse ones too, and lists, (named) tuples and
-    mappings of them. Others raise a `ValueError`.
-    """
+    """Write named values to a file, at once or not at all; `kind` is the name of their class."""
     arrays: dict[str, NDArray[Any]] = {}
     header: dict[str, Any] = {"bayesrank": kind, "format": _FORMAT, "version": __version__}
     header["state"] = _encoded(state, arrays)
@@ -72,10 +68,9 @@ def write_state(path: str | Path, kind: str, state: Mapping[str, Any]) -> None:
 def read_state(
     path: str | Path, owner: str, restore: Mapping[str, Callable[[dict[str, Any]], T]]
 ) -> T:
-    """Read a file of `write_state`, or one of version 0.1, and return what it restores.
+    """Read a file of `write_state`, or of version 0.1, and return what `restore` makes of its kind.
 
-    `owner` says whose states these are ("an online ranker"), and `restore` makes the object of each
-    kind. A file that is none or damaged, or that `restore` refuses, raises a `ValueError`.
+    `owner` says whose states these are, for the `ValueError` of a file that is damaged or refused.
     """
     arrays = read_arrays(path, owner)
     try:
@@ -128,10 +123,7 @@ def check_axes(
     sizes: dict[str, int] | None = None,
     kinds: str = "f",
 ) -> dict[str, int]:
-    """Refuse arrays of another shape or kind; letters of `axes` are lengths, equal where they are.
-
-    Arrays that are missing or None are passed over. Returns the length of each letter.
-    """
+    """Refuse arrays of another shape or kind; letters of `axes` are lengths, which are returned."""
     sizes = {} if sizes is None else sizes
     for name, letters in axes.items():
         if (array := arrays.get(name)) is None:

@@ -80,13 +80,7 @@ def numbered(cells: Sequence[Any]) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
 
 
 def from_frame(frame: Any) -> tuple[Column, ...]:
-    """Columns of a data frame: pandas, Polars, Arrow, or a mapping of names to cells.
-
-    Raises
-    ------
-    TypeError
-        If it is none of these.
-    """
+    """Columns of a frame of pandas, Polars or Arrow, or of a mapping; else a `TypeError`."""
     import narwhals as nw
 
     if isinstance(frame, dict):
@@ -132,22 +126,7 @@ def unmasked(values: Any) -> Any:
 
 
 def plain_array(values: Any) -> NDArray[Any]:
-    """Return an array, of numbers if all are; cells that hold nothing become NaN.
-
-    NumPy makes an array of objects of a table whose columns are of unlike kinds, or of nullable
-    ones, though each cell is a number.
-
-    Parameters
-    ----------
-    values
-        Anything that NumPy makes an array of.
-
-    Returns
-    -------
-    ndarray
-        Of integers, truth values or double precision where `values` became an array of objects and
-        all of them are numbers or nothing; else as NumPy makes it.
-    """
+    """An array, of numbers if all cells are numbers or empty; empty ones become NaN."""
     array = np.asarray(unmasked(values))
     if array.dtype != object or not array.ndim:
         return array
@@ -169,10 +148,9 @@ def plain_array(values: Any) -> NDArray[Any]:
 
 
 def no_rank(table: NDArray[np.float64]) -> tuple[int, int] | None:
-    """Row and column of the first cell of a table that is no rank among its columns, if any.
+    """Row and column of the first cell that is not a rank among the columns; NaN says nothing.
 
-    Ranks go from 1, the best, to the number of columns. Labels that share a rank may have the mean
-    of those that they take up, a half number; NaN says nothing.
+    Ranks go from 1, the best; labels that share one may have the mean of those that they take up.
     """
     known = (table >= 1) & (table <= table.shape[1]) & (2 * table % 1 == 0)
     wrong = np.argwhere(~np.isnan(table) & ~known)

@@ -163,10 +163,7 @@ def check_pairs_of_items(
     name: str = "items",
     unique: bool = True,
 ) -> tuple[Array, Array]:
-    """Return users and items, what `name` calls them, as integers of one shape (K,).
-
-    Where `unique`, no pair comes twice.
-    """
+    """Users and items, which `name` names, as integers (K,); with `unique` no pair comes twice."""
     check_count(num_users, "num_users")
     check_count(num_items, "num_items")
     who, what = known(users), known(items)

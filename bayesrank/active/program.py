@@ -65,9 +65,9 @@ def answered(
 ) -> None:
     """`bayesrank.models.preference_gp` or `thurstone`, with answers noisier than others.
 
-    The noise is multiplied by `noise_factor`, (K,), and by that of `judge`, (K,): 1 to
-    `num_judges`, or 0 for nobody named. The site ``judge_noise`` has the prior LogNormal(0.25,
-    0.5), whose mode is 1: until the answers say otherwise, nobody is noisier than the others.
+    The noise is multiplied by `noise_factor`, (K,), and by that of
+    `judge`, (K,): 1 to `num_judges`, or
+    0 for nobody. ``judge_noise`` has the prior LogNormal(0.25, 0.5), whose mode is 1.
     """
     noise: Any = noise_factor
     if judge is not None:

@@ -85,11 +85,7 @@ class Question(NamedTuple):
 
 
 class QuestionChooser:
-    """Chooses questions among given pairs, or so many that are drawn for each choice.
-
-    Always as many pairs are scored, those out of question as ``(0, 0)``, so that nothing compiles
-    anew. `has_scale` says whether scores tend to zero as questions tell less.
-    """
+    """Chooses questions among given pairs, or so many drawn each time; shapes stay the same."""
 
     def __init__(
         self,

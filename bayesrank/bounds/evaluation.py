@@ -61,44 +61,13 @@ def evaluate(
     level: float = 0.9,
     seed: int = 0,
 ) -> Evaluation:
-    """Compute the metrics of a run.
+    """Compute the metrics of a run on its judged queries; notes say what is left out.
 
-    The queries are those that are judged. Judged items that the run does not have are *not
-    retrieved* (see `bayesrank.metrics`); a judged query that the run does not have is one without
-    retrieved items. Queries of the run that are not judged are left out. All this is noted.
-
-    Intervals are credible intervals where the run has draws, and else bootstrap intervals over
-    queries, which need two of them.
-
-    Parameters
-    ----------
-    run, qrels
-        What `read_run` and `read_qrels` return.
-    k
-        Places that count in the metrics with an ``@``.
-    gain, min_relevant, ties
-        As in `bayesrank.metrics`. With ``gain="linear"``, ``ties="trec"`` and ``undefined=0.0`` the
-        metrics are trec_eval's.
-    undefined
-        What a query counts in which a metric is not defined: nothing, or a value.
-    unjudged
-        Items of the run without judgement count as label 0, or are left out.
-    level
-        Probability of the intervals.
-    seed
-        Of the bootstrap.
-
-    Returns
-    -------
-    Evaluation
-        One row a metric.
-
-    Raises
-    ------
-    DataError
-        If the files have no query in common, or a label is too large for the exponential gain.
-    ValueError
-        If an option is out of range.
+    Intervals are credible ones if the run has draws, else of the bootstrap over queries. Judged
+    items and queries that the run lacks count as not retrieved (see `bayesrank.metrics`). Items
+    without judgement are label 0, or left out, by `unjudged`; `k` is of the metrics with an ``@``.
+    With ``gain="linear"``, ``ties="trec"`` and ``undefined=0.0`` metrics are trec_eval's. Raises a
+    `DataError` if no query is in both files or a gain overflows, a `ValueError` for an option.
     """
     check_level(level)
     if unjudged not in ("zero", "skip"):

@@ -16,12 +16,7 @@ _SETTINGS = {
 
 
 def reuse_compiled_code() -> None:
-    """Let JAX store compiled code in the cache home, before JAX is imported.
-
-    A folder that the user names in `JAX_COMPILATION_CACHE_DIR` is left to JAX, and
-    `JAX_ENABLE_COMPILATION_CACHE=0` switches the cache off. A folder of another user is not
-    trusted. Where none can be made, each run compiles anew.
-    """
+    """Let JAX store compiled code in the cache home, unless the user's settings say otherwise."""
     if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return
     folder = _folder()

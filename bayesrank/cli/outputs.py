@@ -48,10 +48,8 @@ class PrintError(Exception):
 def output_folder(out: Path, files: Sequence[str], inputs: Sequence[Path] = ()) -> Iterator[Path]:
     """Give an empty folder, and publish what was written there as `out` if all went well.
 
-    The folder is made on entering, so that an `out` that cannot be written is refused before any
-    work. On an error inside the block it is removed, and `out` is as it was. Files of the names in
-    `files` are replaced, or removed where there is no such result now; all others are left alone,
-    and none of the `inputs` may be among them.
+    Only files named in `files` are replaced or removed there; `inputs` may not be among them. An
+    `out` that cannot be written is refused before any work.
     """
     place = Path(os.path.realpath(out))
     try:
@@ -89,10 +87,7 @@ def write(path: Path, thing: Any) -> None:
 
 
 def compact(posterior: Any) -> Any:
-    """A posterior of ArviZ with as many draws and digits as make a small file.
-
-    Numbers are those of single precision, kept as double ones, which `arviz.loo` needs.
-    """
+    """A posterior of ArviZ with few draws, and digits of single precision, as make a small file."""
     groups = [posterior[name] for name in ("posterior", "log_likelihood") if name in posterior]
     draws = groups[0].sizes["draw"]
     numbers = sum(each.size for group in groups for each in group.data_vars.values())
@@ -128,10 +123,7 @@ def drawn(plot: Callable[..., Any], *args: Any, **options: Any) -> bytes:
 
 
 def table_rows(frame: Any) -> list[Sequence[Any]]:
-    """Return the rows of a data frame of pandas, its header first, without its index.
-
-    Numbers that are missing are empty cells.
-    """
+    """Rows of a data frame, its header first, without index; missing numbers are empty cells."""
     rows = frame.itertuples(index=False, name=None)
     return [list(frame.columns), *(["" if x != x else x for x in row] for row in rows)]
 
@@ -140,10 +132,9 @@ NamedTables = Iterable[tuple[Path, Iterable[Sequence[Any]]]]
 
 
 def write_tables(tables: NamedTables) -> None:
-    """Write tables as comma-separated UTF-8 text, none unless all can be written.
+    """Write tables as CSV, none unless all can be written; ``-`` is standard output.
 
-    Every cell is quoted that needs to be. The path ``-`` is standard output. Of several files all
-    but the last are taken away before any is put in place: at no moment are there new and old ones.
+    All but the last are taken away before any is put in place, so new and old ones never mix.
     """
     printed, on_screen = io.BytesIO(), sys.stdout.isatty()
     with contextlib.ExitStack() as drafts:

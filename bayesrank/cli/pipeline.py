@@ -167,10 +167,7 @@ def num_draws(num_items: int) -> int:
 
 
 def _check_memory(data: ComparisonData) -> None:
-    """Refuse draws of skills, and what judges and categories take, that will not fit.
-
-    Covariances of skills are the engine's, which looks for itself.
-    """
+    """Refuse draws of skills, judges and categories that will not fit into memory."""
     n = data.num_items
     need = 3 * num_draws(n) * n + 10 * data.num_comparisons
     if data.judges is not None or data.categories is not None:

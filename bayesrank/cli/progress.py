@@ -31,17 +31,7 @@ class Advance(Protocol):
 
 
 class Steps:
-    """One progress bar a step on a terminal, one line a step elsewhere, nothing if quiet.
-
-    Python's warnings are shown as one line each, without the source line, and once.
-
-    Parameters
-    ----------
-    console
-        Where to show it.
-    quiet
-        Show warnings only.
-    """
+    """One progress bar a step on a terminal, one line a step elsewhere, only warnings if quiet."""
 
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
         self._console = console

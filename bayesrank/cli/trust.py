@@ -38,10 +38,7 @@ def trust_checks(
     found: "Crosschecked | str",
     result: Any = None,
 ) -> tuple[Check, ...]:
-    """Return all checks, warnings first; `found` is a sentence where EP was not checked.
-
-    `result` is the fit, by which more than skill decides where the data have more columns.
-    """
+    """All checks, warnings first; `found` is a sentence where EP was not checked."""
     checks = (
         Check("Data", *_enough(summary)),
         Check("Connected", *_connected(data, summary)),

@@ -28,10 +28,7 @@ def win_chance(difference: Any, params: Params, likelihood: str = "probit") -> A
 
 
 def elo_per_skill(params: Params, likelihood: str = "probit") -> float:
-    """Elo points of a unit of skill: 400 for odds of ten to one.
-
-    With normal noise, those of the logistic curve that comes closest to the normal one.
-    """
+    """Elo points of a unit of skill, by the nearest logistic curve; 400 are odds of ten to one."""
     points = 400.0 / np.log(10.0) / _noise(params)
     return points if likelihood == "logit" else points * _LOGITS_PER_PROBIT / np.sqrt(2.0)
 

@@ -29,11 +29,9 @@ class Items(NamedTuple):
 
 
 def read_items(path: Source, *, few: bool = False) -> Items:
-    """Read an items file.
+    """Read an items file: names in its first column, numeric features in the others, unscaled.
 
-    The first column, ``item`` or ``name``, holds the names, each once; every other column is a
-    numeric feature. Numbers are taken as they are: nothing is scaled here. With `few`, one item
-    will do, and features may be the same for every item: nothing is learned from these.
+    With `few`, one item will do, and features may be the same for every item.
     """
     table = read_table(path)
     column, *rest = table.columns

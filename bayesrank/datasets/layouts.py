@@ -132,10 +132,7 @@ _FORMS = (
 
 
 def _spelled(things: Sequence[str], sides: Sequence[tuple[str, str]]) -> list[tuple[str, ...]]:
-    """Names of two columns, as `home_team` and `away_team`, without what joins their parts.
-
-    A third name is that of a column that makes them two of three, where there may be one.
-    """
+    """Names of two columns, as `home_team` and `away_team`, without what joins their parts."""
     return [
         tuple(form.format(thing=thing, side=side) for side in (one, other, _THIRD.get(one, one)))
         for thing in things

@@ -43,37 +43,10 @@ _TREC = {
 
 
 def read_run(path: str | Path) -> Run:
-    r"""Read the scores that a ranker gave.
+    """Read scores of a ranker, the higher the better; a `DataError` if the file cannot be used.
 
-    Either comma-separated UTF-8 text with the columns ``query`` (or ``qid``, ``topic``), ``item``
-    (or ``docno``, ``doc``, ``document``) and ``score``, and optionally ``draw``, which tells the
-    posterior draws of one score apart. Or a TREC run, ``query Q0 item rank score tag`` a line; its
-    ranks are not used.
-
-    Parameters
-    ----------
-    path
-        The file.
-
-    Returns
-    -------
-    Run
-        The scores; higher is better.
-
-    Raises
-    ------
-    DataError
-        If the file cannot be used as it is: a score that is not a finite number, an item twice in
-        a query, an empty name. One line, with file, row and column.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "run.csv"
-    ...     _ = path.write_text("query,item,score\nq1,a,0.9\nq1,b,0.4\n")
-    ...     read_run(path).scores
-    {('', 'q1', 'a'): 0.9, ('', 'q1', 'b'): 0.4}
+    A CSV file has the columns ``query``, ``item``, ``score`` and maybe ``draw``, or names such as
+    ``qid``, ``topic``, ``docno``, ``doc``. A TREC run has ``query Q0 item rank score tag`` a line.
     """
     found = _read(Path(path), RUN)
     table, columns = found.table, found.columns
@@ -88,30 +61,10 @@ def read_run(path: str | Path) -> Run:
 
 
 def read_qrels(path: str | Path, *, negative: Literal["refuse", "zero"] = "refuse") -> Qrels:
-    """Read relevance judgements.
+    """Read judgements, whole numbers from 0; a `DataError` if the file cannot be used.
 
-    Either comma-separated UTF-8 text with the columns ``query``, ``item`` (other names as in
-    `read_run`) and ``label`` (or ``relevance``, ``rel``, ``grade``), or a TREC file, ``query 0 item
-    label`` a line. Labels are whole numbers, 0 for not relevant.
-
-    Parameters
-    ----------
-    path
-        The file.
-    negative
-        Labels below zero, which some TREC files have for junk, are refused or taken as 0.
-
-    Returns
-    -------
-    Qrels
-        The labels.
-
-    Raises
-    ------
-    DataError
-        If the file cannot be used as it is. One line, with file, row and column.
-    ValueError
-        If `negative` is neither.
+    A CSV file has the columns ``query``, ``item`` and ``label`` (or ``rel``, ``grade``).
+    A TREC file has ``query 0 item label`` a line. With ``negative="zero"`` labels below 0 are 0.
     """
     if negative not in ("refuse", "zero"):
         raise ValueError(f"negative must be 'refuse' or 'zero', got {negative!r}")

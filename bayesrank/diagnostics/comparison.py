@@ -42,10 +42,7 @@ class Contrast:
 
 
 def contrast_of(site: str, shape: tuple[int, ...], pairs: bool) -> Contrast:
-    """Choose the quantities of a site: its elements, or differences of them if `pairs`.
-
-    Of more than 1,000 pairs that many, always the same, drawn at random.
-    """
+    """A site's elements, or differences of them if `pairs`: 1,000 at most, always the same."""
     size = int(np.prod(shape, dtype=int))
     names = [site + (str(list(index)) if shape else "") for index in np.ndindex(shape)]
     if not pairs or size == 1:

@@ -179,11 +179,7 @@ def _ep_result(
     params: Mapping[str, Any] | None,
     report: ShareReport,
 ) -> tuple[EPResult, float]:
-    """EP's result and the seconds it took.
-
-    `model` is a program or such a result. It is needed whatever the engines: it says which sites
-    are latent, that they are jointly Gaussian, and at which hyperparameters.
-    """
+    """EP's result and the seconds it took; `model` is a program or such a result."""
     if not callable(model):
         _refuse_arguments(args, kwargs, params)
         return model, np.nan

@@ -21,11 +21,7 @@ Draws = Mapping[str, NDArray[np.float64]]
 
 
 class FullProgram(NamedTuple):
-    """A program's latents and hyperparameters together, for NUTS.
-
-    Gaussian latents are white; all other sites are on their unconstrained scale, measured from
-    where given draws of them are, in these draws' standard deviations.
-    """
+    """A program's white latents and unconstrained hyperparameters, scaled by draws, for NUTS."""
 
     log_joint: Callable[[Array], Array]  # log density of such a vector, shape (size,)
     size: int

@@ -66,8 +66,7 @@ def margins_of_log(
 class _Categories:
     """Skills in each category by overall ones, (C, n); without categories, these alone.
 
-    Given the overall skill, one in a category moves with it by a share k and has a variance
-    ``category_scale^2 k``; k is such that its variance is that of the posterior.
+    One moves with the overall skill by a share k, and has a variance ``category_scale^2 k``.
     """
 
     def __init__(self, data: ComparisonData, posterior: Any, params: Mapping[str, Any]) -> None:

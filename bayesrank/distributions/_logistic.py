@@ -124,12 +124,7 @@ def _log_overlap(edges: Edges) -> Array | float:
 
 
 def _by_hermite(edges: Edges, mean: Array, variance: Array, count: int) -> TiltedMoments:
-    """Average over a predictor that varies no more than the noise.
-
-    Beyond its edge, a step at the mean plus z is ``(1 + s) / (1 + s exp(-z))`` times that at the
-    mean, with ``s`` the exponential of how far the mean is from the edge, negated; before it, both
-    terms are divided by ``s``.
-    """
+    """Average over a predictor that varies no more than the noise; steps relative to the mean's."""
     points, weights = np.polynomial.hermite_e.hermegauss(count)
     points, weights = (jnp.asarray(x, mean.dtype) for x in (points, weights / weights.sum()))
     width = jnp.sqrt(variance)
@@ -238,11 +233,7 @@ def _to_rule(x: Array, first: Array, last: Array, unit: Array) -> Array:
 
 
 def _ends(low: Array, high: Array, mean: Array, variance: Array) -> tuple[Array, ...]:
-    """Ends and top of the mass, measured from the mean; the level there, and its drop at the edge.
-
-    The envelope ``min(x - l, 0, h - x)`` of the log mass makes the log density the least of three
-    parabolas; where that is above a level is where three intervals meet.
-    """
+    """Ends and top of the mass from the mean, the level there, and its drop at the edge."""
     low, high = low - mean, high - mean
     # The edges pull the mode towards them, by no more than the variance; one of them at most.
     top = jnp.clip(low, 0.0, variance) + jnp.clip(high, -variance, 0.0)

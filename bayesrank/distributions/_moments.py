@@ -98,8 +98,8 @@ def _tail(x: Array) -> _Tail:
 def _fraction(x: Array, n: int) -> Array:
     """Tail ``t_n = n / (x + t_{n+1})`` of the continued fraction of the mean excess ``t_1``.
 
-    With ``u = 1 / x**2``, ratios of neighbours in ``a_n = a_{n+1} + n u a_{n+2}`` are the tails.
-    The one cut off at depth ``N`` is replaced by the root of ``c = 1 + (N + 3/4) u / c``.
+    With ``u = 1 / x**2`` they are ratios of neighbours in ``a_n = a_{n+1} + n u a_{n+2}``; that at
+    depth ``N`` is the root of ``c = 1 + (N + 3/4) u / c``.
     """
     u = 1.0 / x**2
     a, a_next = 0.5 + 0.5 * jnp.sqrt(1.0 + (4 * FRACTION_DEPTH + 3) * u), jnp.ones_like(x)

@@ -12,11 +12,7 @@ from bayesrank.distributions._moments import TiltedMoments
 
 
 class Outcomes(Distribution):
-    """Base of the distributions over the outcomes ``0, ..., num_outcomes - 1``.
-
-    Subclasses provide ``num_outcomes``, ``sample``, ``log_prob`` and ``tilted_moments``, and name
-    the constructor's argument that is the scalar predictor in ``predictor``.
-    """
+    """Base of distributions over ``0, ..., num_outcomes - 1``; `predictor` names its argument."""
 
     predictor: ClassVar[str]
     has_enumerate_support = True

@@ -46,11 +46,10 @@ def centred_thresholds(gaps: Array) -> Array:
 
 
 def threshold_prior(num_levels: int) -> tuple[np.ndarray, np.ndarray]:
-    """Mean (k - 1,) and covariance (k - 1, k - 1) of ordered thresholds, of k levels, none rare.
+    """Mean (k - 1,) and covariance (k - 1, k - 1) of ordered thresholds of k levels, none rare.
 
-    The unit is the standard deviation of what lies between them, noise included. Their means are
-    the normal's quantiles that make all levels as frequent; the middle of all, their width and each
-    by itself vary about these, so that scores need not be centred nor levels equally frequent.
+    Means are the normal's quantiles, in units of the scores' standard deviation, noise included;
+    the middle, the width and each threshold vary about these.
     """
     mean = ndtri(np.arange(1, num_levels) / num_levels)
     own = _OWN_SD**2 * np.eye(num_levels - 1)

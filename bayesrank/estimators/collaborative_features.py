@@ -123,11 +123,7 @@ def _no_number(value: Any) -> bool:
 
 
 class BaseKernels:
-    """Base kernels by features (m, d): a constant, one of these, and one of each item alone.
-
-    The second is squared exponential, and correlates items at the root mean square distance by
-    ``exp(-1/2)``.
-    """
+    """Base kernels by features (m, d): constant, squared exponential, and of each item alone."""
 
     def __init__(self, features: Array) -> None:
         self.features = features

@@ -32,8 +32,7 @@ def read_columns(
 ) -> ComparisonData:
     """Read comparisons of `items` (names, how many, or None), each counted once or more.
 
-    A table may have the columns that `given` names by the arguments of `fit`; names that are none
-    of `items` are refused with the `fix`, or numbered on if that is None.
+    Unknown names are refused with the `fix`, or numbered on if that is None; `given` has arguments.
     """
     if isinstance(comparisons, ComparisonData):
         if any(value is not None for value in given.values()):

@@ -88,13 +88,7 @@ class Approximation:
 
 
 class DensePosterior:
-    """Latents of which all covariances are kept.
-
-    Parameters
-    ----------
-    covariance
-        Shape (n, n).
-    """
+    """Latents of which all covariances are kept, (n, n)."""
 
     structure, has_slopes = "dense", False
 

@@ -80,17 +80,10 @@ def _stacked(above: ShortRows, below: ShortRows) -> ShortRows:
 
 
 class HostPrior:
-    """A prior that is multiplied by sites of short rows outside of compiled code.
+    """A prior that is multiplied by sites of short `rows` outside of compiled code.
 
-    Parameters
-    ----------
-    rows, variances
-        Rows of all sites, and variances of the prior, shape (n,).
-    links
-        Rows of ``I - J`` of a prior of precision ``(I - J)' D^-1 (I - J)``, with `variances` on the
-        diagonal of ``D``. They count as Gaussian sites that stay as they are.
-    factor
-        ``Phi`` of a prior ``Phi Phi' + D``, shape (n, M), whose ``D`` is `variances`.
+    `variances` (n,) are the prior's, or the ``D`` of its `links`, rows of ``I - J`` in
+    ``(I - J)' D^-1 (I - J)``, or that of ``Phi Phi' + D`` with `factor` ``Phi`` (n, M).
     """
 
     def __init__(

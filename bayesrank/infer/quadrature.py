@@ -52,25 +52,10 @@ def tilted_moments(
     mean: Array,
     variance: Array,
 ) -> TiltedMoments:
-    """Integrate a likelihood against Gaussian cavities.
+    """Integrate likelihoods (G,) against cavities of `mean` and `variance` (G,); differentiable.
 
-    Parameters
-    ----------
-    log_likelihood
-        Elementwise: maps predictors (G,) to log likelihoods (G,), element k at its own predictor.
-    mean, variance
-        Of the cavities, shape (G,).
-
-    Returns
-    -------
-    TiltedMoments
-        `log_z` is differentiable in mean, variance and whatever `log_likelihood` closes over: the
-        nodes are held fixed, which changes neither the integral nor its derivative.
-
-    References
-    ----------
-    de Boor, C. (1973). Good approximation by splines with variable knots. Spline Functions and
-    Approximation Theory.
+    The nodes are held fixed, which changes neither the integral nor its derivative. Splines after
+    de Boor (1973), Good approximation by splines with variable knots.
     """
     smooth, is_right = trapezoid_moments(log_likelihood, mean, variance)
     return lax.cond(

@@ -121,8 +121,7 @@ def match(
 ) -> tuple[Array, Array, Array]:
     """Site parameters that give a cavity the tilted moments, and whether these are proper.
 
-    ``tau = -d2 / (1 + d2 v)`` and ``nu = (d1 - m d2) / (1 + d2 v)``, divided by `power`. Where the
-    digits of the denominator cancel, the site is not known.
+    ``tau = -d2 / (1 + d2 v)`` and ``nu = (d1 - m d2) / (1 + d2 v)``, divided by `power`.
     """
     ratio = 1 + moments.d2 * variance
     proper = (
@@ -220,11 +219,8 @@ def next_damping(
 ) -> Array:
     """Share of the proposed change that the next sweep takes.
 
-    A step to sites that make no proper posterior is not taken, and the next one is half as long;
-    when a sweep changes the margins more than the one before it, the next one is half as long too;
-    otherwise damping recovers by a fifth. While margins still move by more than a standard
-    deviation it falls to a quarter and recovers by doubling: what happens there says little of how
-    long a step may be near the end.
+    It is halved after sites that make no proper posterior, and after a growing change; else it
+    recovers by a fifth. While margins move by over an sd it falls to a quarter and doubles.
     """
     worse = xp.logical_not(valid) | ((delta > before) & (sweep > 0))
     far = delta > _FAR
@@ -247,15 +243,14 @@ def _terms(problem: Problem, tau: tuple[Array, ...], nu: tuple[Array, ...]) -> t
 def evidence_at(problem: Problem, state: EPState, *, differentiable: bool = False) -> Array:
     """EP's log evidence where its sweeps ended, from what the last one integrated.
 
-    With mean m and variance v of each cavity, and ``p`` for the power, it is
+    With mean m and variance v of each cavity and power ``p`` it adds the log integral of prior
+    times sites to
 
     sum 1/p [ log Z + 1/2 log(1 + p tau v) + 1/2 (p tau m^2 - 2 p nu m - p^2 nu^2 v) / (1 + p
     tau v) ]
 
-    and the log integral of prior times sites; for ``p = 1`` equation (11) of Chu and Ghahramani.
-    At EP's fixed point it is stationary in sites and cavities. So the cavities that the last sweep
-    saw serve for those that it left behind, and its derivative is that at fixed sites and cavities:
-    of the Gaussian integral, and of factors that are `differentiable`.
+    (for ``p = 1`` equation (11) of Chu and Ghahramani). It is stationary in sites and cavities, so
+    its derivative is that at fixed ones.
     """
     total = jnp.asarray(problem.log_constant)
     if not problem.blocks:

@@ -51,10 +51,7 @@ _LOOKS = (-5.0, -3.0, -1.5, 1.5, 3.0, 5.0)
 def trapezoid_moments(
     log_likelihood: LogLikelihood, mean: Array, variance: Array
 ) -> tuple[TiltedMoments, Array]:
-    """Moments, (G,), of likelihoods over cavities (G,) where the products have one smooth peak.
-
-    ``log_z`` is differentiable in all; whether they are right to about 1e-8 is one bool for all.
-    """
+    """Moments (G,) over cavities where products have one smooth peak, and if they are right."""
     given = mean, variance
     mean, variance = lax.stop_gradient(given)
 

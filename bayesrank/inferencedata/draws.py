@@ -22,26 +22,7 @@ def draws_to_arviz(
     observed: Mapping[str, tuple[str, ArrayLike]] | None = None,
     attrs: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Put draws, estimates and observations into ArviZ's groups.
-
-    Parameters
-    ----------
-    draws
-        Names of the dimensions and draws, whose first axis is the draw, of each quantity.
-    constant
-        Names of the dimensions and values of what was estimated.
-    coords
-        Labels of the dimensions.
-    observed
-        Dimension and values of columns of the data.
-    attrs
-        Attributes of each group.
-
-    Returns
-    -------
-    arviz.InferenceData or xarray.DataTree
-        ``InferenceData`` before ArviZ 1.0, else ``DataTree``.
-    """
+    """Put draws, estimates and observations, with names of dimensions, into ArviZ's groups."""
     import xarray as xr  # a fit does not wait for it
 
     stamp = {"created_at": datetime.now(UTC).isoformat(), "creation_library": "bayesrank"}

@@ -136,10 +136,7 @@ def _by_label(lists: Lists, carried: Array) -> Lists:
 
 
 def _cut(lists: Lists, limit: float) -> Lists:
-    """Put each item at the first place of its group, or last if that is not below `limit`.
-
-    Items in neither top list go to the last list of all, which is one of masked items.
-    """
+    """Put each item at the first place of its group, or last if that is not below `limit`."""
     last = int(min(limit, len(lists.label)))
     other = _by_label(lists, lists.group_place)
     by_score, by_label = (np.minimum(place, last) for place in (other.label, other.group_place))

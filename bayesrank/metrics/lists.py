@@ -18,18 +18,8 @@ from bayesrank.metrics.problem import Array
 class Lists:
     """Items of `num_lists` lists in ranked order; all arrays have shape ``(items,)``.
 
-    Parameters
-    ----------
-    list_id
-        The list of each item, ascending.
-    score_key
-        Equal within a list exactly for tied items.
-    label
-        Label of each item.
-    label_code
-        Whole numbers below `num_codes` in the order of the labels, equal for equal labels.
-    score
-        Score of each item.
+    `list_id` ascends, `score_key` is equal within a list for tied items only, and `label_code`
+    numbers the labels in their order, below `num_codes`.
     """
 
     list_id: Array

@@ -65,10 +65,7 @@ def _tied(lists: Lists, new_run: Array, ids: Array) -> Array:
 
 
 def item_losses(lists: Lists, levels: tuple[float, ...], alpha: float, tied: float = 0.5) -> Array:
-    """Sum of ``|m - l|**alpha`` over the pairs that go wrong for each item, shape ``(items,)``.
-
-    A tied pair counts `tied`. Every pair shows up in both of its items.
-    """
+    """Sum of ``|m - l|**alpha`` over each item's pairs that go wrong, (items,); ties `tied`."""
     loss = np.zeros(lists.label.shape)
     for level in levels:
         member = (lists.label == level) * 1.0

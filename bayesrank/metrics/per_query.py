@@ -26,11 +26,7 @@ def per_query(
     item: ArrayLike | None = None,
     undefined: float | Literal["skip", "raise"] = "skip",
 ) -> PerQuery:
-    """Evaluate a metric: check, rank, apply `kernel`, and deal with queries it does not fit.
-
-    `kernel` gives values (num_lists,), NaN where it is not defined; labels from `min_relevant` on
-    become 1 and others 0. Values have the shape ``(*leading, queries)``.
-    """
+    """Check, rank, and apply `kernel`, (num_lists,) with NaN; values ``(*leading, queries)``."""
     problem = check(scores, labels, query, where, kind, ties, item)
     if min_relevant is not None:
         problem = _binarize(problem, min_relevant)

@@ -133,10 +133,7 @@ def _moving_skills(num_items: int, times: Array, process: str) -> Array:
 
 
 def skill_covariances(process: str, scale: Array, pace: Array, times: Array) -> tuple[Array, Array]:
-    """Prior covariances of a skill at all times, (T, T), and of earlier ones with the last.
-
-    The latter, (T - 1, 1), or (T - 1, 2) with a rate of change, are with independent draws.
-    """
+    """Prior covariances of a skill at all times, (T, T), and with the last, (T - 1, r)."""
     if process == "walk":
         since = times - times[0]
         covariance = scale**2 + pace**2 * jnp.minimum(since[:, None], since)

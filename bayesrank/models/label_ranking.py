@@ -216,9 +216,8 @@ def _padded(found: NDArray[np.int64], count: int) -> LabelConditions:
 def label_features(X: Array, basis: Array | None, lengthscale: ArrayLike | None) -> Array:
     r"""Features that utilities are linear in: `X`, (n, d), or those of a basis, (n, m).
 
-    With a basis Z, (m, d), they are those of a Gaussian process with a squared-exponential kernel
-    of amplitude one and this lengthscale, seen through its values at the points of the basis:
-    :math:`\phi(x) = L^{-1} k(Z, x)` with :math:`L L' = k(Z, Z)`.
+    With a basis Z, (m, d), they are :math:`\phi(x) = L^{-1} k(Z, x)` with :math:`L L' = k(Z, Z)`,
+    of a Gaussian process with a squared-exponential kernel of amplitude one and this lengthscale.
     """
     if basis is None or lengthscale is None:
         return X
@@ -326,9 +325,6 @@ def calibrated_label_ranking(
 
 
 def _at(performance: Array, alternatives: Array, spare: int) -> Array:
-    """Performances of alternatives in each example, and of a spare one where there is none.
-
-    The spare ones of the two sides differ: a margin of nothing would have the variance of rounding.
-    """
+    """Performances of alternatives in each example, and of a spare one, which differs by side."""
     places = jnp.where(alternatives >= 0, alternatives, spare)
     return jnp.take_along_axis(performance, places, axis=1, mode="clip")

@@ -55,13 +55,7 @@ class ConstraintTables(NamedTuple):
 
 
 def tabulate(targets: Sequence[LabelConstraints], num_labels: int) -> ConstraintTables:
-    """Write constraints into tables, those that P x N implies included.
-
-    Raises
-    ------
-    ValueError
-        If a label is not known, or constraints of an example contradict each other.
-    """
+    """Write constraints into tables, those of P x N too; a `ValueError` if they clash."""
     shape = (len(targets), num_labels)
     tables = ConstraintTables(
         np.zeros((*shape, num_labels), bool), np.zeros(shape, bool), np.zeros(shape, bool)

@@ -63,11 +63,7 @@ def heat_map(
     write: Callable[[float], str],
     most: int = 30,
 ) -> Any:
-    """Draw cells (n, n) from `low` to 1, red to blue; of many rows some go without a label.
-
-    Numbers are written into the cells of few rows, but not of an item with itself if all of these
-    are the same. Returns the colour bar.
-    """
+    """Draw cells (n, n) from `low` to 1, red to blue, with numbers if few; return the bar."""
     ax.set_facecolor("0.85")  # of what is not known
     image = ax.imshow(values, cmap="RdBu", vmin=low, vmax=1.0, aspect="auto")
     bar = ax.figure.colorbar(image, ax=ax)

@@ -53,22 +53,14 @@ def check_k(k: int, n: int) -> int:
 
 
 def by_mean(samples: Array) -> Array:
-    """Order of the columns by falling mean; those of equal means stay as they are.
-
-    Means count as equal that differ by less than a millionth of the largest spread: which of two
-    items of the same evidence comes first is not left to rounding.
-    """
+    """Order of the columns by falling mean; means within a millionth of the spread are equal."""
     unit = _EQUAL * samples.std(axis=0, dtype=np.float64).max()
     mean = samples.mean(axis=0, dtype=np.float64)
     return np.argsort(-(np.round(mean / unit) if unit else mean), kind="stable")
 
 
 def rank_bounds(samples: Array) -> tuple[Array, Array]:
-    """Return the best and the worst rank ``(low, high)`` of each item in each draw.
-
-    Both have the shape ``(draws, n)`` and an unsigned dtype; they are one and the same array when
-    no draw holds equal skills.
-    """
+    """Best and worst rank of each item in each draw, ``(draws, n)``; one array without ties."""
     n = samples.shape[1]
     dtype = np.uint16 if n < 2**16 - 1 else np.uint32
     order = np.argsort(-samples, axis=1)

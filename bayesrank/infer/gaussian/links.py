@@ -75,17 +75,11 @@ class LinkedGaussian(SparseGaussian):
         raise ValueError("a posterior of latents that are drawn given one another is not written")
 
     def slopes(self, mean: Numbers) -> Slopes:
-        r"""Derivatives of the log integral, estimated from draws that are made for it.
+        r"""Derivatives of the log integral; `mean` (n,) is measured from the prior's.
 
-        A draw ``x`` of the posterior and one ``y`` of the prior, made of the same numbers, differ
-        by what the data tell alone: :math:`h = D^{-1} (I - J) (x - y)`, the difference of their
-        innovations in precisions, has the covariance :math:`(I - J)^{-\top} W (I - J)^{-1}`. Then
-        the slope by ``q`` is half of the mean's own :math:`h^2` less that of the draws.
-
-        Parameters
-        ----------
-        mean
-            Of the posterior, measured from the prior's, shape (n,).
+        A posterior draw ``x`` and a prior draw ``y`` of the same numbers give
+        :math:`h = D^{-1} (I - J) (x - y)`, with covariance :math:`(I - J)^{-\top} W (I - J)^{-1}`.
+        The slope by ``q`` is half of the mean's own :math:`h^2` less that of the draws.
         """
         size, columns = self.variances.size, self.pattern.rows.columns
         pull = self.tau * (self.pattern.matrix @ mean)

@@ -110,9 +110,8 @@ class LowRankGaussian:
     """The posterior that a prior of low rank plus diagonal and sites of short rows make.
 
     `factor` is ``Phi`` (n, M), `variances` (n,) are of the residuals, `tau` and `nu` (G,) sites.
-    `explained`, ``Phi - Y`` (n, M), is where conjugate gradients start at sites that are near
-    (`before`); `root` is ``B`` (n, M), `root_of_w` the same of ``w`` (M, M), and `residuals` are
-    those given ``w``. A negative site raises a `NotPositiveError`.
+    `explained`, ``Phi - Y`` (n, M), starts conjugate gradients (`before`); `root` is ``B`` (n, M),
+    `root_of_w` that of ``w`` (M, M), `residuals` given ``w``.
     """
 
     structure = "low_rank"
@@ -229,19 +228,14 @@ class LowRankGaussian:
         return found + self.log_determinant_of_w, error
 
     def slopes(self, mean: Numbers) -> Slopes:
-        r"""Derivatives of the log integral by ``Phi``, ``d`` and the rows.
+        r"""Derivatives of the log integral; `mean` (n,) is measured from the prior's.
 
-        Of ``Phi`` they are :math:`b \bar w^\top - L B G^{-1/2}`, without error. Of ``d``,
+        By ``Phi`` they are :math:`b \bar w^\top - L B G^{-1/2}`, without error. By ``d`` they are
 
         .. math:: \tfrac12 \Bigl(b_i^2 + |L B|_i^2 - \frac{L_{ii}}{1 + d_i L_{ii}}
             + \operatorname{Var} \frac{\sum_{j \ne i} L_{ij} x_j}{1 + d_i L_{ii}}\Bigr),
 
-        the last and least term of which is a mean over draws ``x`` of the residuals.
-
-        Parameters
-        ----------
-        mean
-            Of the latents, measured from the prior's, shape (n,).
+        the last term a mean over draws ``x`` of the residuals.
         """
         sites = self.pattern.precision(np.full(self.variances.size, np.inf), self.tau)
         pull = self.pattern.transposed @ self.nu - sites @ mean

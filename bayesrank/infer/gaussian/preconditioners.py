@@ -54,11 +54,7 @@ class Diagonal:
 
 
 class Forest:
-    """``M = F' Q^-1 F + R``: latents drawn given one other at most, and a diagonal ``R``.
-
-    `rows` are ``F`` (n, n), `spread` the diagonal of ``Q`` (n,); `diagonal` that of ``M`` (n,), or
-    that of ``F' Q^-1 F`` where this is larger.
-    """
+    """``F' Q^-1 F + R``: latents drawn given one other, `rows` ``F`` (n, n), and a diagonal."""
 
     def __init__(self, rows: Any, spread: Numbers, diagonal: Numbers) -> None:
         self._root = (sparse.diags_array(1 / np.sqrt(spread)) @ rows).T.tocsr()

@@ -145,10 +145,7 @@ class Probes(NamedTuple):
 
 
 class SparseGaussian:
-    """The posterior of precision `precision` (n, n) that independent latents and short sites make.
-
-    `variances` (n,) are the prior's, infinite where its `links` are among the sites `tau`, `nu`.
-    """
+    """The posterior, of `precision` (n, n), of independent latents and sites of short rows."""
 
     structure = "probes"
     # Of a prior of low rank; and whether derivatives of the log integral come from draws.

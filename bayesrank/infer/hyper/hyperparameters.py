@@ -89,11 +89,7 @@ class Vector:
 
 
 class Hyperparameters(Vector):
-    """Hyperparameters that `fixed` does not hold fixed, and the evidence as their function.
-
-    `inventory` has the program's sites; where `by_slopes`, gradients are estimates, and not those
-    of the values.
-    """
+    """Hyperparameters that `fixed` leaves free, and the evidence as their function."""
 
     by_slopes = False
 

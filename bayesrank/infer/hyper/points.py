@@ -54,11 +54,7 @@ class Proposal(NamedTuple):
         return self.centre + (self._two_piece(uniform[:, :-1]) * stretch[:, None]) @ self.root.T
 
     def widened(self, share: float) -> Proposal:
-        r"""Make a density so much wider that a share of its points counts under this one.
-
-        Of points of a Gaussian that is :math:`s` times as wide, the effective share is
-        :math:`(\sqrt{2 s^2 - 1} / s^2)^d`.
-        """
+        r"""Widen by :math:`s`, where the effective share is :math:`(\sqrt{2 s^2 - 1} / s^2)^d`."""
         each = share ** (2.0 / self.centre.size)
         factor = min(np.sqrt((1.0 + np.sqrt(1.0 - each)) / each), _WIDEST)
         return self._replace(below=factor * self.below, above=factor * self.above)

@@ -38,11 +38,7 @@ class SearchEnd(NamedTuple):
 
 
 class Search:
-    """One maximisation: what is searched, and what has been evaluated.
-
-    `free` are the hyperparameters, `first` and `result` where it starts and EP's result there,
-    `sites` EP's at the last usable point, and `count` how often the evidence was computed.
-    """
+    """One maximisation: the `free` hyperparameters, its start, EP's last `sites`, and a `count`."""
 
     def __init__(
         self,

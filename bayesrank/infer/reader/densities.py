@@ -186,11 +186,7 @@ def validates(fn: dist.Distribution, default: bool) -> bool:
 
 
 def check_known_domains(sites: Mapping[str, Any], default: bool) -> None:
-    """Refuse distributions whose parameters are known and outside their domain.
-
-    NumPyro's own check of parameters that are traced costs arrays as large as a prior's covariance,
-    and judges nothing: programs are traced without it.
-    """
+    """Refuse distributions whose parameters are known, not traced, and outside their domain."""
     for domain, constraint, value in _parameters(sites, default):
         if not isinstance(value, core.Tracer):
             shown = f"={value}" if np.ndim(value) == 0 else ", an array,"

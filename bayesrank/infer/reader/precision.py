@@ -84,10 +84,7 @@ def _is_stale(value: Any) -> bool:
 
 
 def without_stale_traces(call: Callable[[], Result]) -> Result:
-    """Call a function that traces; if that mixes precisions, again without JAX's caches.
-
-    JAX's complaints have in common that they name one kind of number at both precisions.
-    """
+    """Call a function that traces; if that mixes precisions, again without JAX's caches."""
     try:
         return call()
     except _StaleError:

@@ -189,14 +189,9 @@ def mixture_moments(
 ) -> TiltedMoments:
     r"""Moments (G,) of mixtures over cavities, part by part: each part has one peak as a rule.
 
-    ``log_parts`` gives the logs of the weighted parts, (G, K), of predictors (G,). With
-    responsibilities :math:`r_k = Z_k / Z` of the parts, their moments make
-
-    .. math:: d = \sum_k r_k d_k, \qquad d_2 = \sum_k r_k (d_{2k} + (d_k - d)^2).
-
-    A mixture to a power p is cut into parts of the same shape, :math:`(\sum_k a_k)^p = \sum_k a_k^p
-    g` with :math:`g = (\sum_k a_k)^p / \sum_k a_k^p`, whose log is between 0 and :math:`(p - 1)
-    \log K`.
+    ``log_parts`` gives logs of weighted parts (G, K). With :math:`r_k = Z_k / Z` moments are
+    :math:`d = \sum_k r_k d_k` and :math:`d_2 = \sum_k r_k (d_{2k} + (d_k - d)^2)`. To a power p a
+    mixture has the parts :math:`a_k^p g` with :math:`g = (\sum_k a_k)^p / \sum_k a_k^p`.
     """
     num_parts = jax.eval_shape(log_parts, mean).shape[-1]
 

@@ -94,11 +94,7 @@ def gaussian_form(fn: dist.Distribution, shape: tuple[int, ...]) -> GaussianForm
 
 
 def after(matrix: Array, decomposition: Array) -> Array:
-    """A matrix that is not known before a decomposition is; NaN where that has failed.
-
-    jaxlib 0.10 can wait for itself for ever where one compiled program has two batches of
-    decompositions that do not depend on one another, as under `vmap`.
-    """
+    """A matrix that waits for a decomposition, or NaN; two at once can hang jaxlib 0.10."""
     return jnp.where(jnp.isnan(decomposition[..., :1, :1]), jnp.nan, matrix)
 
 

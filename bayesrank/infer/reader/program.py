@@ -51,7 +51,7 @@ class ProgramLayout(NamedTuple):
     sampled
         Names of hyperparameters that are `sample` sites left free, whose prior counts.
     dropped
-        Unobserved sites on which nothing depends and that are not Gaussian: they integrate to one.
+        Unobserved sites, not Gaussian, on which nothing depends: they integrate to one.
     block_sites
         Name of the observed site behind each block of factors.
     eliminated
@@ -79,8 +79,7 @@ class Program(NamedTuple):
     Attributes
     ----------
     problem
-        The Gaussian over the core latents, those that the data touch, measured from `mean`; and the
-        factors.
+        The Gaussian over the core latents, which the data touch, measured from `mean`, and factors.
     mean
         Prior mean of the core latents, shape (n,).
     hyperparameters
@@ -88,13 +87,11 @@ class Program(NamedTuple):
     layout
         What is static.
     leaves
-        Latents on which no data depend, in order, given those before; they follow from the
-        posterior without EP.
+        Latents on which no data depend, in order; they follow from the posterior without EP.
     checks
         Refusals, each with a boolean array that must hold for it not to be raised.
     support
-        Lower and upper ends of the supports of all latents kept, laid end to end; None where no
-        support is bounded.
+        Lower and upper ends of the supports of all latents, end to end; None if unbounded.
     """
 
     problem: Problem

@@ -44,11 +44,7 @@ class LongRows(NamedTuple):
 
 
 class Tables:
-    """A walk through a trace that keeps rows short, and the tables that it makes.
-
-    `found` are the tables by name, `shapes` those of latent sites and then of tables, and `seen`
-    the names of tables that likelihoods, priors and outputs see.
-    """
+    """A walk through a trace that keeps rows short, and the tables `found` by name."""
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         self.found: dict[str, LongRows] = {}

@@ -25,11 +25,7 @@ site_value.def_abstract_eval(lambda *, name, shape, dtype: core.ShapedArray(shap
 
 
 class Unobserved(Messenger):
-    """Makes the value of each unobserved site an unknown.
-
-    Sites of a scan come with their values, and those that a handler of the program's own holds,
-    which start there: their shapes are known when the program has been run, once more then.
-    """
+    """Makes the value of each unobserved site an unknown; those of scans come with their shapes."""
 
     def __init__(self, params: Mapping[str, Any]) -> None:
         super().__init__(None)

@@ -89,20 +89,9 @@ def importance_sampler(
 
 
 def pareto_k(log_weights: NDArray[np.float64]) -> float:
-    """Shape of the generalised Pareto distribution of the largest importance weights.
+    """k-hat of log weights (draws,), by ArviZ's ``psislw`` [1]_.
 
-    It is that of ArviZ's ``psislw``.
-
-    Parameters
-    ----------
-    log_weights
-        Logs of the weights, up to a constant, shape (draws,).
-
-    Returns
-    -------
-    float
-        k-hat, drawn a little towards 0.5 as in [1]; minus infinity if all weights are equal, and
-        infinity if too few draws have the weight for a tail to be seen.
+    It is minus infinity if all weights are equal, infinity if too few have the weight.
     """
     logs = np.asarray(log_weights - np.max(log_weights), float)
     if logs.min() > -_EQUAL:

@@ -29,15 +29,7 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 class Density(Protocol):
-    """A density of a vector ``z`` that engines can work on; `WhiteProgram` is one.
-
-    Attributes
-    ----------
-    log_joint
-        Its log, up to a constant that counts as evidence, from ``z`` of shape (n,).
-    size
-        The length n.
-    """
+    """A density of a vector ``z`` (`size`,), by its `log_joint`, whose integral is the evidence."""
 
     @property
     def log_joint(self) -> Callable[..., Any]: ...  # noqa: D102
@@ -53,17 +45,8 @@ class Density(Protocol):
 class WhiteProgram(NamedTuple):
     """A program with its hyperparameters fixed, as a density of a white vector ``z``.
 
-    Attributes
-    ----------
-    log_joint
-        Log of the joint density of the data and ``z``, from ``z`` of shape (n,). The prior of ``z``
-        is standard normal wherever the site behind it can be whitened, and the density's integral
-        is the evidence.
-    loc, root
-        The latents, laid end to end, are ``loc + root @ z``; shapes (n,) and (n, size), or (n,)
-        where ``root`` is diagonal.
-    shapes
-        Shape of every latent site, in order.
+    Its prior is standard normal where the site can be whitened. Latents are ``loc + root @ z``,
+    shapes (n,) and (n, size), or (n,) where ``root`` is diagonal, of sites of `shapes`.
     """
 
     log_joint: Callable[[Array], Array]

@@ -55,27 +55,7 @@ class WhitenReparam(Reparam):
     """
 
     def __call__(self, name: str, fn: dist.Distribution, obs: Any) -> tuple[None, Array]:
-        """Replace a site; called by `numpyro.handlers.reparam`.
-
-        Parameters
-        ----------
-        name
-            The site.
-        fn
-            Its distribution.
-        obs
-            Its value where it has one, else None.
-
-        Returns
-        -------
-        tuple
-            None, since the site becomes deterministic, and its value.
-
-        Raises
-        ------
-        ValueError
-            If the site has a value, or its distribution is not one of those served.
-        """
+        """Replace a site, for `numpyro.handlers.reparam`; a `ValueError` if it is not served."""
         if obs is not None:
             raise ValueError(
                 f"site {name!r} is observed or has its value fixed, so it cannot be whitened; "

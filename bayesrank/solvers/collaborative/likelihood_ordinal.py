@@ -50,11 +50,7 @@ class OrdinalStatistics(NamedTuple):
 
 
 class Ordinal(Likelihood):
-    """Levels between thresholds.
-
-    At EP's fixed point the evidence is stationary in the sites: its gradient in the parameters is
-    that of the ``log Z`` at the cavities, whose predictions give the information to be expected.
-    """
+    """Levels between thresholds; at EP's fixed point the evidence has the slopes of ``log Z``."""
 
     distribution: ClassVar[type[OrderedProbit] | type[OrderedLogit]]
     probit_scale: ClassVar[float] = 1.0  # of the normal noise that is most alike

@@ -77,12 +77,7 @@ def condition(data: UserData, precision: Array) -> UserFit:
 def sweep(
     tilt: Callable[..., tuple[Any, Any]], data: UserData, state: UserState
 ) -> tuple[UserState, UserFit, Any]:
-    """Make one parallel sweep of EP.
-
-    ``tilt(level, mean, variance)`` gives the moments of one observation's tilted distribution at a
-    cavity, and whatever else is wanted there. Return the state with the sites that follow; the fit
-    of the sites as they were; what else was wanted, of each observation.
-    """
+    """Make a parallel sweep of EP: the state, the fit before it, and what else `tilt` gives."""
     # Precision-means are of the predictors; here they are measured from the prior mean.
     tau, before = state.tau, state.nu - state.tau * data.mean
     posterior = user_posterior(data.covariance, tau, before)

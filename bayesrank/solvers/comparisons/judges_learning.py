@@ -15,11 +15,7 @@ _LONGEST = 0.5  # of a step, in the logarithm
 
 
 def learn_reliabilities(state: ArenaState, cavity: tuple[Floats, Floats, Moments]) -> Floats:
-    """Take a Newton step for each judge's log reliability; return the posterior precisions.
-
-    The level that all share is the skills' scale; its prior mean of zero would be reached slowly,
-    and is set in one go. Where a scale of the skills is fixed, the steps find the level.
-    """
+    """Take a Newton step for each judge's log reliability; return the posterior precisions."""
     design, count = state.design, state.design.data.counts
     _, difference, _ = state.margins()
     reliability = state.reliability

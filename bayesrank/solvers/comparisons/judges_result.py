@@ -93,11 +93,7 @@ class ArenaFit(NamedTuple):
 
 
 def arena_fit(state: ArenaState, converged: bool, num_rounds: int) -> ArenaFit:
-    """Covariances in which reliabilities and the tie width are uncertain, too.
-
-    They are latents here, of which margins are linear functions near what was learned (the delta
-    method); judges' log reliabilities are eliminated with their order biases.
-    """
+    """Covariances with uncertain reliabilities and tie width, by the delta method."""
     design, data = state.design, state.design.data
     n, judges = data.num_items, data.num_judges
     free_width = data.with_ties and "tie_width" not in state.fixed

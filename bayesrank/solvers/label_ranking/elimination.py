@@ -105,9 +105,8 @@ class LabelPrior(NamedTuple):
     """Weights and performances of q alternatives before anything is seen.
 
     `phi` are features times the prior standard deviations `scales`, the constant first, (n, p) and
-    (p,); `root` the Cholesky factor of labels' correlation, (c, c), or None; `noise` the standard
-    deviation of each alternative's, (q,); `better`, `worse` the alternatives of each site, (n, M),
-    -1 for no site. q is `num_labels`, or one more with a zero.
+    (p,); `root` the Cholesky factor of labels' correlation, (c, c), or None; `noise` (q,) standard
+    deviations; `better`, `worse` alternatives of each site, (n, M), -1 for none.
     """
 
     phi: Array
@@ -183,11 +182,7 @@ class LabelPrior(NamedTuple):
         return jnp.sum(centre**2 + variance, axis=0)
 
     def _eliminate(self, tau: Array, nu: Array) -> _Eliminated:
-        """Take in the sites of all examples, one of each at a time, by rank-one updates.
-
-        Factorisations of many small matrices wait for each other in XLA's pool of threads; two of
-        them at once can wait for ever.
-        """
+        """Take in one site of each example at a time; factorisations in batches can hang XLA."""
         upper, lower = self._alternatives()
         tau, nu = (x.reshape(upper.shape) for x in (tau, nu))
         count, alternatives = len(self.phi), self.noise.size

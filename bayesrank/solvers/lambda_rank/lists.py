@@ -22,9 +22,8 @@ _SHORTEST = 8
 class Buckets(NamedTuple):
     """Lists padded to a few lengths n, and what a field needs of their grades.
 
-    `rows` are places in the sorted order, an array (lists, n) for each length, -1 where there is
-    none, and `labels` grades likewise; `place`, (m,), says where each row stands in these arrays,
-    laid end to end, -1 if nowhere; `known` is what `Field.prepared` says of each length's grades.
+    `rows` are places in the sorted order, (lists, n) for each length, -1 for none, and `labels`
+    their grades; `place`, (m,), is where each row stands in these, end to end, -1 if nowhere.
     """
 
     rows: tuple[Any, ...]

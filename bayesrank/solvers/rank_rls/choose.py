@@ -54,12 +54,7 @@ def best_by_evidence(system: Any) -> float:
 
 
 def equal_shares(system: Any) -> Array:
-    """Constants that stand for equal shares of the posterior of the constant, shape (32,).
-
-    They are the middles of 32 parts of equal probability, by the evidence and the program's prior
-    of ``noise^2 / scale^2``. Of the scale nothing is told in advance: that would depend on the unit
-    of the grades.
-    """
+    """Middles of 32 parts of equal posterior probability of the constant, shape (32,)."""
     grid = _log_grid(system, 701)
     logs = log_evidence(system, np.exp(grid)) - grid**2 / (2.0 * _PRIOR_VARIANCE)
     density = np.exp(logs - logs.max())

@@ -49,11 +49,7 @@ class Spectrum:
 
 @dataclass(frozen=True, eq=False)
 class LinearSpectrum(Spectrum):
-    """The linear kernel, through the features' own matrix ``Z'Z`` of shape (d, d), ``Z = S X``.
-
-    `Z` are whitened features, (m, d); sparse ones stay as they are. `means` are those of each list,
-    (q, d), and `all_values` eigenvalues, of which `values` leaves out those that are zero.
-    """
+    """The linear kernel, through ``Z'Z`` (d, d) of whitened features ``Z = S X`` (m, d)."""
 
     Z: Any
     means: Array
