@@ -9,6 +9,7 @@ import sys
 import warnings
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from cli_run import run
@@ -16,6 +17,7 @@ from matplotlib.figure import Figure
 
 import bayesrank
 from bayesrank.cli import main, pipeline
+from bayesrank.cli.app import cli
 from bayesrank.cli.outputs import OutputError, drawn, output_folder
 from bayesrank.cli.trust import Check
 from bayesrank.ranking import summarize
@@ -302,6 +304,17 @@ def test_help(call, capsys):
     assert run(*call.split()) == 0
     printed = capsys.readouterr()
     assert printed.err == "" and all(word in printed.out for word in HELP[call])
+
+
+@pytest.mark.parametrize("name", [None, *cli.list_commands(click.Context(cli))])
+def test_help_fits_a_terminal_of_80_columns(name):
+    """Examples of layouts stand as they are written, and are not folded."""
+    command = cli if name is None else cli.get_command(click.Context(cli), name)
+    assert command is not None
+    context = click.Context(command, info_name=f"bayesrank {name}", terminal_width=80)
+    context.show_default = True
+    lines = command.get_help(context).splitlines()
+    assert len(lines) > 5 and [line for line in lines if len(line) > 80] == []
 
 
 def test_module_runs_from_another_folder(tmp_path):

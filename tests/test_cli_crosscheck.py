@@ -183,13 +183,15 @@ TRIANGLE = ComparisonData(tuple("abc"), np.array([[0, 1], [1, 2]]), np.zeros(2, 
         (ImportanceCheck(0.3, 1900.0, 0.50, 0.03, "f", 2000), "warning"),
         (ImportanceCheck(0.5, 300.0, 0.17, 0.16, "f", 2000), "not checked"),  # by chance, it may be
         (ImportanceCheck(0.9, 20.0, 0.9, 0.9, "f", 2000), "not checked"),
+        (ImportanceCheck(0.3, 1900.0, 0.02, 0.03, "f", 2000, mass_outside=0.01), "ok"),
+        (ImportanceCheck(0.3, 1900.0, 0.02, 0.03, "f", 2000, mass_outside=0.3), "warning"),
     ],
 )
 def test_without_nuts_importance_sampling_answers(trust, answer):
     checks = trust_checks(TRIANGLE, SUMMARY, np.zeros((5, 3)), {}, Crosschecked(trust, None))
     (right,) = [check for check in checks if "NUTS" in check.name]
     assert right.status == answer
-    assert right.sentence.startswith("importance sampling: ")
+    assert right.sentence.startswith("importance sampling: ") and len(right.sentence) < 200
     assert right.sentence.endswith("; NUTS takes minutes (--crosscheck full)")
 
 

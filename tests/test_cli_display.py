@@ -6,6 +6,7 @@ import time
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 from rich.cells import cell_len
@@ -15,8 +16,8 @@ from bayesrank.cli.ask_screen import leaders_table
 from bayesrank.cli.progress import Steps
 from bayesrank.cli.tables import legend, ranking_table
 from bayesrank.cli.trust import trust_checks
-from bayesrank.cli.words import conclusion, elo_per_skill, win_chance
-from bayesrank.datasets import ComparisonData
+from bayesrank.cli.words import conclusion, counts, elo_per_skill, win_chance
+from bayesrank.datasets import ComparisonData, read_comparisons
 from bayesrank.ranking import count_records, summarize
 from bayesrank.ranking.columns import EloScale, columns_of
 
@@ -93,9 +94,9 @@ def test_records_and_provisional_items_in_the_table():
     assert won == ["1-0-0", "1-1-0", "0-1-1", "0-0-1"]
     assert rows["d"]["90% ranks"] == "1–4"  # noqa: RUF001
     assert [rows[name]["Tier"] for name in "abcd"] == ["1", "2", "3", "*"]
-    assert legend([summary])["*"].startswith("provisional")
-    certain = legend([summarize(draws[:, :3], list("abc"))])
-    assert "provisional" not in certain["Tier"]
+    said = legend([summary], {"Tier", "Rank", "Skill ± SD"})
+    assert list(said) == ["Skill ± SD", "Tier", "*"] and said["*"].startswith("provisional")
+    assert list(legend([summarize(draws[:, :3], list("abc"))], {"Tier"})) == ["Tier"]
 
 
 def test_components_stand_below_each_other_and_are_not_compared():
@@ -128,7 +129,7 @@ def test_elo_of_the_logistic_model_by_its_definition():
     low, high = 1500 + unit * summary.skill_lower[0], 1500 + unit * summary.skill_upper[0]
     cell = _cells(summary, elo=EloScale(unit))[0]["Elo"]
     assert cell == f"{1500 + unit * summary.mean[0]:.0f} ({low:.0f}–{high:.0f})"  # noqa: RUF001
-    assert "1500" in legend([summary], EloScale(unit))["Elo"]
+    assert "1500" in legend([summary], {"Elo"}, EloScale(unit))["Elo"]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +164,7 @@ def test_provisional_items_are_named_apart_and_never_lead():
     text = conclusion(summary, draws, lambda d: float(win_chance(d, {})))
     led = "No clear winner. b leads among the items that are not provisional"
     assert text.startswith(f"{led}, but 1 other item is statistically tied")
-    assert "\nToo little is known of 1 item (marked *).\n" in text
+    assert "\n1 item is provisional: too few comparisons.\n" in text
     ahead = draws - [0.0, 0.0, 2.0, 2.0]
     alone = summarize(ahead, list("abcd"), prior_sd=2.0)
     assert conclusion(alone, ahead, lambda d: 0.5).startswith(f"{led}.\n")
@@ -177,6 +178,13 @@ def test_a_skill_of_nearly_nothing_has_no_minus():
     assert re.findall(r"[+-]\d\.\d\d", printed) == ["+1.25", "+0.00", "-1.25"]
 
 
+def test_a_choice_is_one_piece_of_evidence():
+    rows = {"order": ["a > b = c", "b > a = c"]}
+    assert counts(read_comparisons(pd.DataFrame(rows))) == "3 items, 2 choices"
+    rows["order"][1] = "b > a > c"
+    assert counts(read_comparisons(pd.DataFrame(rows))) == "3 items, 2 orders"
+
+
 def test_one_of_a_thing_is_said_in_the_singular():
     draws = np.random.default_rng(0).standard_normal((4000, 2)) + [0.85, -0.85]
     summary = summarize(draws, list("ab"))
@@ -186,7 +194,9 @@ def test_one_of_a_thing_is_said_in_the_singular():
     games = ComparisonData(tuple("abcd"), np.array([[0, 1]]), np.zeros(1, bool))
     summary = summarize(draws + [3.0, 2.0, 1.0, 0.0], prior_sd=9.0)
     enough, *_ = trust_checks(games, summary, draws, {}, "skipped")
-    assert enough.sentence.startswith("1 of 4 items is provisional (*): over 3/4 of the variance")
+    assert enough.sentence.startswith(
+        "1 of 4 items is provisional (*): over 3/4 of the prior variance"
+    )
 
 
 def _show(*, terminal: bool, quiet: bool) -> str:
@@ -195,7 +205,7 @@ def _show(*, terminal: bool, quiet: bool) -> str:
     with steps.running():
         warnings.simplefilter("always")
         with steps.step("Learning [x]") as advance:
-            advance(None, "3 values tried")
+            advance(None, "step 3")
             advance(0.5)
             time.sleep(0.01)
             warnings.warn("mind\n  this", UserWarning, stacklevel=1)

@@ -30,10 +30,8 @@ def test_forecasts_are_those_of_the_estimator(folder, capsys):
     out = folder / "out"
     files = (folder / "train.csv", "--predict", folder / "new.csv", "--out", out)
     assert run("labels", *files, "--quiet") == 0
-    assert (
-        "20 examples learned from, 3 forecast, 2 labels, linear utilities."
-        in capsys.readouterr().out
-    )
+    said = "Learned 2 labels from 20 examples (linear kernel), and predicted 3."
+    assert said in capsys.readouterr().out
     train, new = pd.read_csv(folder / "train.csv"), pd.read_csv(folder / "new.csv")
     names = ["sea", "hills"]
     orders = [

@@ -74,7 +74,8 @@ def test_learns_judges_and_writes(tmp_path, data, method, capsys):
 def test_holds_a_fifth_of_the_queries_out_without_a_test_file(tmp_path, data, capsys):
     path = _formats(tmp_path, data)[2]
     assert run("learn", path, "--out", tmp_path / "out", "--quiet") == 0
-    assert "2 queries judged, 10 learned from" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "2 judged queries" in printed and "Learned from 10 queries." in printed
     # Items keep the names that the file has.
     scored = pd.read_csv(tmp_path / "out" / "run.csv")
     assert scored.merge(pd.read_csv(path), on=["query", "item"]).shape[0] == len(scored) == 10

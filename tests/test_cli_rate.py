@@ -69,26 +69,26 @@ def test_the_best_unseen_items_are_printed_with_intervals(results):
 
 def test_what_is_to_be_known_is_said(results):
     *_, said, warned = results
-    assert "13 users, 5 items, 37 ratings on levels 1 to 3." in said
-    assert "1 user gave one rating only: much the same is predicted" in said
-    assert "1 item nobody has rated: features say all there is." in said
+    assert "13 users, 5 items, 37 ratings from 1 to 3." in said
+    assert "1 user gave only one rating: their predictions are close to" in said
+    assert "Without ratings, predicted from features only: 1 item." in said
     assert "Columns not used: when." in said
-    assert warned.startswith("Warning: what users share has not settled after 3 iterations;")
-    assert "give it more --iterations" in warned and warned.count("\n") == 1
+    assert warned.startswith("Warning: the fit did not converge in 3 iterations;")
+    assert "increase --iterations" in warned and warned.count("\n") == 1
 
 
-@pytest.mark.filterwarnings("ignore:what users share")
+@pytest.mark.filterwarnings("ignore:the fit did not converge")
 def test_predictions_that_are_left_out_are_missed(results, tmp_path, monkeypatch, capsys):
     folder = results[0]
     monkeypatch.setattr("bayesrank.cli.rate._MOST_PREDICTIONS", 5)
     files = (folder / "ratings.csv", "--items", folder / "items.csv", "--out", tmp_path / "out")
     assert run("rate", *files, "--quiet", "--iterations", 3) == 0
-    assert "28 pairs are not rated, too many for predictions.csv" in capsys.readouterr().out
+    assert "28 unrated pairs are too many for predictions.csv" in capsys.readouterr().out
     assert not (tmp_path / "out" / "predictions.csv").exists()
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:what users share")
+@pytest.mark.filterwarnings("ignore:the fit did not converge")
 def test_columns_are_the_same_where_all_is_rated(tmp_path):
     rows = [f"u{user},{item},{1 + (user + item) % 2}" for user in range(4) for item in range(3)]
     (tmp_path / "r.csv").write_text("\n".join(["user,item,rating", *rows]))

@@ -81,6 +81,15 @@ def test_winner_and_loser_say_nothing_of_positions(tmp_path):
     assert data.unused_column_hints == ()
 
 
+@pytest.mark.parametrize(("result", "hinted"), [("A", False), ("see page 2", True)])
+def test_a_column_of_outcomes_that_agrees_with_the_scores_needs_no_word(tmp_path, result, hinted):
+    path = tmp_path / "c.csv"
+    path.write_text(f"home,visitor,hgoal,vgoal,result\nAda,Bob,1,1,D\nAda,Cy,0,2,{result}\n")
+    data = read_comparisons(path)
+    assert data.ignored_columns == ("result",)
+    assert bool(data.unused_column_hints) == hinted
+
+
 def records(text):
     header, *rows = (line.split(",") for line in text.splitlines())
     return [dict(zip(header, row, strict=True)) for row in rows]

@@ -14,9 +14,8 @@ from typing import Any, NoReturn
 
 import click
 
-from bayesrank._names import shown
 from bayesrank._version import __version__
-from bayesrank.cli.command import help_of
+from bayesrank.cli.command import help_of, say
 from bayesrank.cli.compiled import forgets_damaged_code, reuse_compiled_code
 from bayesrank.cli.interrupt import Interrupted, kept, look
 
@@ -96,7 +95,8 @@ def run(args: Sequence[str] | None = None) -> NoReturn:
         look()  # whoever was told to end, and came to the end, says so
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "bayesrank"
-        _fail(f"{error.format_message()} See `{where} --help`.")
+        problem = error.format_message().rstrip(".")
+        _fail(f"{problem}. See `{where} --help`.")
     except (click.Abort, KeyboardInterrupt):
         _fail(f"Interrupted; {kept()}.", code=130)
     except Interrupted as error:
@@ -119,7 +119,7 @@ def _say(message: Warning | str, *place: Any) -> None:
     """Show a warning as one line, without the place in the source."""
     if forgets_damaged_code(str(message)):
         return
-    click.echo(f"Note: {shown(' '.join(str(message).split()))}", err=True)
+    say(f"Note: {message}")
 
 
 def _refuse(error: Exception) -> NoReturn:
@@ -148,5 +148,5 @@ def _give_up_output(error: OSError) -> NoReturn:
 
 def _fail(message: str, code: int = 2) -> NoReturn:
     """Say in one line what is wrong, and exit."""
-    click.echo(f"Error: {shown(' '.join(message.split()))}", err=True)
+    say(f"Error: {message}")
     sys.exit(code)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import textwrap
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OUT", "QUIET", "SEED", "Job", "blamed", "choice", "command", "count", "file", "help_of", "job",
-    "level", "option",
+    "level", "option", "say",
 ]  # fmt: skip
 
 Option = Callable[[Mapping[str, str]], click.Option]
@@ -92,6 +95,8 @@ def option(name: str, kind: Any = None, **more: Any) -> Option:
 
     def part(said: Mapping[str, str]) -> click.Option:
         text = said.get(names[0].split("/")[0].lstrip("-"), "")
+        if str(more.get("default")) in ("", "-"):
+            more["show_default"] = False  # the help says what is done without it
         return click.Option(names, type=kind, help=" ".join(text.split()) or None, **more)
 
     return part
@@ -111,17 +116,27 @@ def choice(name: str, *values: str, **more: Any) -> Option:
 
 def count(name: str, default: int | None = None, least: int = 1) -> Option:
     """Declare a whole number."""
-    return option(name, click.IntRange(min=least), default=default)
+    return option(name, click.IntRange(min=least), default=default, metavar="N")
 
 
 def level() -> Option:
     """Declare a probability."""
-    return option("--level", click.FloatRange(0, 1, min_open=True, max_open=True), default=0.9)
+    between = click.FloatRange(0, 1, min_open=True, max_open=True)
+    return option("--level", between, default=0.9, metavar="P")
 
 
 OUT = file("--out", "bayesrank-out", metavar="FOLDER")
 SEED = option("--seed", _Seed(), default=0)
 QUIET = option("--quiet -q", is_flag=True)
+
+
+def say(text: str) -> None:
+    """Print a sentence on standard error, folded between words at a terminal."""
+    text = shown(" ".join(text.split()))
+    if sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns
+        text = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
+    click.echo(text, err=True)
 
 
 @contextmanager

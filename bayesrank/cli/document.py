@@ -14,7 +14,7 @@ import numpy as np
 
 from bayesrank._version import __version__
 from bayesrank.cli.outputs import OutputError
-from bayesrank.cli.words import counts
+from bayesrank.cli.words import counts, observations
 from bayesrank.ranking import pairwise_probability
 from bayesrank.ranking.columns import EloScale, file_columns
 
@@ -42,7 +42,7 @@ def document(
         "input": _input_id(settings.inputs),
         "counts": counts(data),
         "num_items": data.num_items,
-        "num_comparisons": data.num_comparisons,
+        "num_comparisons": observations(data)[0],
         "num_ties": int(data.tied.sum()),
         "level": summary.level,
         "rankings": [

@@ -46,7 +46,7 @@ def evaluate(run: Path, qrels: Path, undefined: str, negative_labels: Any, **opt
     evaluation = metrics_of(scores, judgements, undefined=value, **options)
     console = stdout_console()
     console.print(evaluation_table(evaluation))
-    for line in _captions(evaluation):
+    for line in captions(evaluation):
         console.print(line, style="dim", markup=False, highlight=False)
 
 
@@ -98,11 +98,13 @@ def _ends(row: MetricRow) -> str:
     return "-" if row.low != row.low else f"{row.low:.4f} to {row.high:.4f}"
 
 
-def _captions(evaluation: Evaluation) -> list[str]:
+def captions(evaluation: Evaluation) -> list[str]:
+    """Sentences below the table of metrics."""
     judged = "1 judged query" if evaluation.queries == 1 else f"{evaluation.queries} judged queries"
     source = "resampled queries (bootstrap)"
     if evaluation.draws:
         source = f"{evaluation.draws} posterior draws"
     elif all(row.low != row.low for row in evaluation.rows):
         return [f"{judged}, too few for intervals.", *evaluation.notes]
-    return [f"{judged}. Intervals are from {source}.", *evaluation.notes]
+    columns = "Queries: those with a value of the metric. Best: the value of a perfect ranking."
+    return [f"{judged}. Intervals are from {source}.", columns, *evaluation.notes]

@@ -43,8 +43,8 @@ def labels(train: Path, predict: Path, out: Path, seed: int, quiet: bool, **chos
         with run.steps.step("Forecasting"):
             forecasts, ranks = _forecasts(model, new, seed)
         run.write({"forecasts.csv": forecasts, "ranks.csv": ranks, "model.npz": model})
-    counts = f"{len(data.X)} examples learned from, {len(new.X)} forecast, {len(data.labels)}"
-    run.show(f"{counts} labels, {model.kernel_} utilities. {run.where}")
+    counts = f"Learned {len(data.labels)} labels from {len(data.X):,} examples"
+    run.show(f"{counts} ({model.kernel_} kernel), and predicted {len(new.X):,}.", run.where)
 
 
 def _fit(data: LabelExamples, **options: Any) -> Any:

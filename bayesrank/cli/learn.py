@@ -36,7 +36,7 @@ def learn(
     train: Path, test: Path | None, method: str, out: Path, k: int, seed: int, quiet: bool
 ) -> None:
     """Read the files, fit, judge, write the results and print the metrics."""
-    from bayesrank.cli.evaluate import evaluation_table
+    from bayesrank.cli.evaluate import captions, evaluation_table
     from bayesrank.datasets import align, read_lists
 
     learned = read_lists(train)
@@ -53,8 +53,8 @@ def learn(
         run.write(
             {"run.csv": table, "model.npz": _arrays(model, method, learned), **_metrics(evaluation)}
         )
-    where = f"{len(set(judged.query))} queries judged, {len(set(learned.query))} learned from."
-    run.show(evaluation_table(evaluation), f"{where} {run.where}")
+    where = f"Learned from {len(set(learned.query)):,} queries. {run.where}"
+    run.show(evaluation_table(evaluation), "\n".join(captions(evaluation)), where)
 
 
 def _check_memory(method: str, learned: ListData, judged: ListData) -> None:

@@ -1,6 +1,6 @@
 """The main job: comparisons to a posterior, a ranking, and files that a person keeps."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -46,6 +46,7 @@ _UNASKED = "skipped (--crosscheck none)"
 _LARGEST_RANKER = 200_000_000  # bytes
 _DRAWS, _FEWEST_DRAWS = 2000, 200
 _NUMBERS_DRAWN = 20_000_000  # 160 MB, several times over
+_NAMED = 5  # judges or categories by name
 
 
 class Settings(NamedTuple):
@@ -92,11 +93,10 @@ class Ranking(NamedTuple):
         """The ranking of all."""
         return self.rankings[0].summary
 
-    @property
-    def legend(self) -> dict[str, str]:
-        """What the columns mean, by their titles."""
+    def legend(self, titles: Collection[str]) -> dict[str, str]:
+        """What the columns of these titles mean."""
         summaries = [each.summary for each in self.rankings]
-        return legend(summaries, self.elo, unit(getattr(self.ranker, "params_", {})))
+        return legend(summaries, titles, self.elo, unit(getattr(self.ranker, "params_", {})))
 
 
 class Analysis(NamedTuple):
@@ -141,24 +141,33 @@ def run(data: ComparisonData, settings: Settings) -> None:
 
 def _show_ranking(run: command.Job, ranking: Ranking, settings: Settings) -> None:
     """Print the verdicts and tables, and what the columns mean."""
+    titles = set()
     for category, summary, said in ranking.rankings:
         said = f"Category {category}: {said}" if category else said
-        run.show(said, ranking_table(summary, settings.rows, ranking.elo, run.width))
-    run.show(meanings(ranking.legend))
+        table = ranking_table(summary, settings.rows, ranking.elo, run.width)
+        titles |= {str(column.header) for column in table.columns}
+        run.show(said, table)
+    run.show(meanings(ranking.legend(titles)))
 
 
 def dry_run(data: ComparisonData) -> str:
     """What was read of the files, in a few lines."""
     parts = {
         "layout": data.layout,
-        "judges": ", ".join(data.judge_names),
-        "categories": ", ".join(data.category_names),
+        "judges": _some(data.judge_names),
+        "categories": _some(data.category_names),
         "position": data.position_label if data.position is not None else "",
         "features": ", ".join(data.feature_names),
         "times": "" if data.times is None else f"{data.times.min()} to {data.times.max()}",
         "not used": ", ".join(data.ignored_columns),
     }
     return "\n".join([counts(data), *(f"{name}: {said}" for name, said in parts.items() if said)])
+
+
+def _some(names: Sequence[str]) -> str:
+    """How many names there are, and the first of them."""
+    first = ", ".join(names[:_NAMED])
+    return f"{len(names):,} ({first}{', ...' if len(names) > _NAMED else ''})" if names else ""
 
 
 def num_draws(num_items: int) -> int:
@@ -182,9 +191,7 @@ def rank_items(data: ComparisonData, settings: Settings, steps: Steps) -> Rankin
     with steps.step("Loading JAX and NumPyro"):
         import bayesrank.estimators  # noqa: F401
     with steps.step("Fitting the skills (EP)") as advance:
-        ranker: Any = _fit(
-            data, settings, lambda number, _: advance(None, f"{number} values tried")
-        )
+        ranker: Any = _fit(data, settings, lambda number, _: advance(None, f"step {number}"))
     with steps.step("Ranking"):
         skills, params = ranker.samples(), ranker.params_
         summary = ranker.rank(level=settings.level)
@@ -254,7 +261,7 @@ def _checked(
     if by_ep and result.structure != "dense":
         return f"NUTS takes too long for so many items. {result.approximation.sentence}"
     how, seed = settings.crosscheck, settings.seed
-    with steps.step("Checking against simulation (NUTS)") as advance:
+    with steps.step("Checking the fit") as advance:
         if not by_ep and data.judges is None and result.category_skills is None:
             return crosschecked(result_of_log(data, result), how, seed, advance)
         if not by_ep:

@@ -11,7 +11,7 @@ import click
 
 from bayesrank._memory import FITS
 from bayesrank._names import meant, shown
-from bayesrank.cli.command import OUT, QUIET, SEED, choice, command, count, file, level, option
+from bayesrank.cli.command import OUT, QUIET, SEED, choice, command, count, file, level, option, say
 
 if TYPE_CHECKING:
     from bayesrank.datasets import ColumnNames, ComparisonData
@@ -155,7 +155,7 @@ def _settled(data: ComparisonData, names: ColumnNames, home: bool | None) -> Com
         data = replace(data, position=None)
     other = "--time" if data.times is not None else "--items" if data.features is not None else None
     for sentence in data.unused_column_hints:
-        click.echo(f"Warning: {shown(sentence)}", err=True)
+        say(f"Warning: {sentence}")
     if other is None:
         return data
     asked = {"judges": names.judge, "categories": names.category, "position": home}
@@ -165,10 +165,7 @@ def _settled(data: ComparisonData, names: ColumnNames, home: bool | None) -> Com
         if asked[field]:
             raise click.UsageError(f"--{named} does not go with {other}; leave one of them out.")
         quiet = "--no-home" if named == "home" else "--ignore and the column's name"
-        click.echo(
-            f"Warning: with {other}, {what} in the file are not used ({quiet} leaves this out).",
-            err=True,
-        )
+        say(f"Warning: with {other}, {what} in the file are not used (silence with {quiet}).")
         data = replace(data, **{field: None})
     return data
 

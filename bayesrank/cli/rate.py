@@ -127,8 +127,8 @@ def _fit(
         model.fit(users, items, data.levels, item_features=features)
     if not model.result.converged:
         warnings.warn(
-            f"what users share has not settled after {count_of(iterations, 'iteration')}; "
-            "predictions may still change, give it more --iterations",
+            f"the fit did not converge in {count_of(iterations, 'iteration')}; increase "
+            "--iterations",
             ConvergenceWarning,
             stacklevel=2,
         )
@@ -187,22 +187,22 @@ def _notes(data: RatingData, model: CollaborativeOrdinalGP, rated: np.ndarray) -
 
     counts = (len(data.users), "user"), (len(model.items_), "item"), (len(data.levels), "rating")
     notes = [
-        f"{', '.join(count_of(*count) for count in counts)} on levels {model.levels_[0]} to "
-        f"{model.levels_[-1]}. Liking and disagreement are in units of a rating's noise."
+        f"{', '.join(count_of(*count) for count in counts)} from {model.levels_[0]} to "
+        f"{model.levels_[-1]}. Best first; Rating is the median of the prediction."
     ]
     few = int((rated.sum(axis=1) == 1).sum())
     if few:
         notes.append(
-            f"{count_of(few, 'user')} gave one rating only: much the same is predicted for them as "
-            "for anyone."
+            f"{count_of(few, 'user')} gave only one rating: their predictions are close to those "
+            "for a new user."
         )
     unrated = int((rated.sum(axis=0) == 0).sum())
     if unrated:
-        notes.append(f"{count_of(unrated, 'item')} nobody has rated: features say all there is.")
+        notes.append(f"Without ratings, predicted from features only: {count_of(unrated, 'item')}.")
     if (~rated).sum() > _MOST_PREDICTIONS:
         notes.append(
-            f"{(~rated).sum():,} pairs are not rated, too many for predictions.csv: rankings.csv "
-            "has the best of them, and --top takes more."
+            f"{(~rated).sum():,} unrated pairs are too many for predictions.csv; rankings.csv has "
+            "the best of each user (--top N for more)."
         )
     if data.ignored_columns:
         notes.append(f"Columns not used: {', '.join(data.ignored_columns)}.")
@@ -233,6 +233,7 @@ def _table(rankings: pd.DataFrame, rows: int) -> Any:
 
     first = "User"
     table = plain_table([first, "Best unseen", "Rating", "90% interval"], first)
+    table.columns[1].justify = "left"
     users = list(dict.fromkeys(rankings["user"]))[:rows]
     best: Any = rankings[rankings["user"].isin(users) & (rankings["rank"] <= _PRINTED)]
     columns = ["user", "rank", "item", "level", "lower", "upper"]

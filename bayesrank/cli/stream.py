@@ -34,7 +34,7 @@ _MOST_MONOMIALS = 20_000
     count("--levels", least=2),
     count("--features"),
     option("--format form", click.Choice(["svmlight", "csv"])),
-    choice("--learner", *_LEARNERS),
+    choice("--learner", *_LEARNERS, metavar="NAME"),
     option("--degree", click.IntRange(1, 5), default=1),
     option("--forgetting", click.FloatRange(0, 1, max_open=True), default=0.0),
     count("--members num_members", 100),
@@ -69,6 +69,7 @@ def stream(
     form_name = {"csv": "CSV", "svmlight": "svmlight"}[layout.form]
     features_read = count_of(layout.num_features, "feature")
     click.echo(f"{form_name} lines, {layout.num_levels:,} levels, {features_read}.")
+    click.echo("Rank loss: how many levels predictions were off by, on average so far.")
     with ExitStack() as stack:
         _lock(stack, options["checkpoint"])
         if run.resume():

@@ -1,6 +1,6 @@
 """The ranking as a person reads it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from rich.cells import cell_len
 from rich.table import Table
@@ -67,22 +67,26 @@ def _fitted(
 
 
 def legend(
-    rankings: Sequence[RankSummary], elo: EloScale | None = None, unit: str = ""
+    rankings: Sequence[RankSummary],
+    titles: Collection[str],
+    elo: EloScale | None = None,
+    unit: str = "",
 ) -> dict[str, str]:
-    """What columns of rankings mean, by their titles; `unit` says what a unit of skill is."""
+    """What columns of these titles mean in rankings; `unit` says what a unit of skill is."""
     first, *_ = rankings
     level = f"{100 * first.level:g}%"
     lines = {f"{level} ranks": f"{level} credible interval of the rank"}
     if elo is None:
-        lines["Skill ± SD"] = f"from the average item; {unit}± is 1 standard deviation"
+        lines["Skill ± SD"] = f"relative to the average item; {unit}± is 1 standard deviation"
     else:
         lines["Elo"] = (
-            f"with {level} interval; average {elo.average:.0f}; 400 points are odds of 10 to 1"
+            f"with {level} interval; average item {elo.average:.0f}; 400 points are odds of 10 to 1"
         )
     lines["P(beats next)"] = "probability of being better than the item in the next row"
     lines["Tier"] = f"statistically tied with the first item of the tier ({level} level)"
-    if any(each.provisional.any() for each in rankings):
-        lines["*"] = "provisional: too little is known of the item for a tier"
+    lines = {name: line for name, line in lines.items() if name in titles}
+    if "Tier" in titles and any(each.provisional.any() for each in rankings):
+        lines["*"] = "provisional: too few comparisons for a tier"
     return lines
 
 

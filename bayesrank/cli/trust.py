@@ -56,8 +56,8 @@ def _enough(summary: RankSummary) -> tuple[CheckStatus, str]:
         return "ok", "no item is provisional"
     are, their = ("is", "its") if few == 1 else ("are", "their")
     sentence = (
-        f"{few:,} of {n:,} items {are} provisional (*): over 3/4 of the variance of {their} skill "
-        "before any comparison is left; add comparisons"
+        f"{few:,} of {n:,} items {are} provisional (*): over 3/4 of the prior variance of {their} "
+        "skill is left; add comparisons"
     )
     return "warning", sentence
 
@@ -87,6 +87,8 @@ def _right(found: "Crosschecked | str") -> tuple[CheckStatus, str]:
         if found.importance is not None and found.importance.ess < _FEWEST:
             weighed = f"importance sampling cannot tell ({found.importance.ess:.0f} draws count)"
         status, sentence = _against_nuts(found.check)
+        if found.importance is not None and found.importance.misses_mass:
+            status = "warning"  # chains of NUTS may have missed it, too
         return status, sentence + (f"; {weighed}" if weighed else "")
     more = "NUTS takes minutes (--crosscheck full)"
     if found.importance is None:
@@ -114,8 +116,8 @@ def _against_nuts(check: "CrossCheck") -> tuple[CheckStatus, str]:
 
 def _weighed(found: "ImportanceCheck") -> str:
     """What importance sampling says, in a clause."""
-    if found.missed or found.error or found.mass_outside or not found.is_reliable:
-        return str(found)
+    if found.misses_mass or not found.is_reliable:
+        return str(found).partition(". ")[0]
     return (
         f"means within {found.mean_error:.2f} SD, SDs within {found.sd_error:.0%} "
         f"({found.ess:,.0f} of {found.num_draws:,} draws count)"
@@ -125,7 +127,7 @@ def _weighed(found: "ImportanceCheck") -> str:
 def _by_weights(found: "ImportanceCheck") -> CheckStatus:
     # The largest of many errors is off by some standard errors by chance.
     noise = _STANDARD_ERRORS / np.sqrt(max(found.ess, 1.0))
-    if found.is_reliable and found.mean_error > _MOST_SHIFT + noise:
+    if found.misses_mass or (found.is_reliable and found.mean_error > _MOST_SHIFT + noise):
         return "warning"
     return "ok" if found.is_good else "not checked"
 
@@ -188,9 +190,9 @@ def _on_cycles(found: "Transitivity") -> tuple[CheckStatus, str]:
     if not found.is_known:
         return "not checked", "fewer than 10 triads in which every pair was compared"
     sentence = (
-        f"{found.share:.1%} of {found.num_triads:,} triads are cycles, "
+        f"{found.share:.1%} of {found.num_triads:,} triads are cycles (A > B > C > A), "
         f"{100 * found.expected_lower:.1f}–{found.expected_upper:.1%} expected"
     )
     if found.is_good:
-        return "ok", f"{sentence}; in a cycle, A beats B, B beats C, and C beats A"
+        return "ok", sentence
     return "warning", f"{sentence}; who wins depends on the pairing, so no one ranking fits well"

@@ -57,8 +57,9 @@ def conclusion(summary: RankSummary, skills: np.ndarray, chance: Callable[[float
     tier = np.flatnonzero(group & (summary.tier == 1))
     parts = [f"{said}No clear winner. {_leading(summary, tier)}", _most_likely(summary, size)]
     if summary.provisional[group].any():
-        few = count_of(int(summary.provisional[group].sum()), "item")
-        parts.append(f"Too little is known of {few} (marked *).")
+        few = int(summary.provisional[group].sum())
+        are = "item is" if few == 1 else "items are"
+        parts.append(f"{few:,} {are} provisional: too few comparisons.")
     if len(tier) > 1:
         parts.append(_needed(skills[:, summary.indices[tier]], chance))
     return "\n".join(parts)
@@ -163,9 +164,7 @@ def _value(name: str, data: ComparisonData, value: np.ndarray, ends: Any) -> str
 
 def counts(data: ComparisonData) -> str:
     """How much there is of everything."""
-    parts = [count_of(data.num_items, "item"), count_of(data.num_comparisons, "comparison")]
-    if data.orders is not None:
-        parts[-1] = count_of(int(data.orders.counts.sum()), "order")
+    parts = [count_of(data.num_items, "item"), count_of(*observations(data))]
     if data.tied.any():
         parts[-1] += f" ({count_of(int(data.tied.sum()), 'tie')})"
     if data.features is not None:
@@ -173,8 +172,17 @@ def counts(data: ComparisonData) -> str:
     return ", ".join(parts)
 
 
+def observations(data: ComparisonData) -> tuple[int, str]:
+    """How many pieces of evidence there are, and what one is: a choice is an order, too."""
+    if data.orders is None:
+        return data.num_comparisons, "comparison"
+    number, groups = int(data.orders.counts.sum()), data.orders.groups
+    one_of_many = all(len(each) == 2 and len(each[0]) == 1 < len(each[1]) for each in groups)
+    return number, "choice" if one_of_many else "order"
+
+
 def unit(params: Params) -> str:
     """What a unit of skill is worth."""
     win, loss = (100 * win_chance(side, params) for side in (1.0, -1.0))
     tie = f" and ties {100 - win - loss:.0f}%" if "tie_width" in params else ""
-    return f"1 unit better wins {win:.0f}%{tie}; "
+    return f"an item 1 unit better wins {win:.0f}%{tie}; "

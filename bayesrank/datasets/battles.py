@@ -35,7 +35,8 @@ class Battles:
     """What rows say: the rows that are used, their two items, and which of these was better.
 
     `position` is 1 where the first item has the advantage of its position and 0 where neither has,
-    or None if the file does not say who was shown first.
+    or None if the file does not say who was shown first. `repeating` is a column of outcomes that
+    says what the points do, if there is one.
     """
 
     found: Found
@@ -45,6 +46,7 @@ class Battles:
     position: NDArray[np.float64] | None = None
     position_label: str = ""
     notes: tuple[str, ...] = ()
+    repeating: Column | None = None
 
 
 def _kept(found: Found, mask: NDArray[np.bool_]) -> Found:
@@ -83,6 +85,7 @@ def read_wins(found: Found) -> Battles:
 def read_sides(found: Found, chosen: ColumnNames) -> Battles:
     """Rows that name two items side by side; those of one item alone say nothing of skills."""
     notes: tuple[str, ...] = ()
+    repeating = None
     itself = _itself(found.columns["first"], found.columns["second"])
     if itself.all():
         fix = "give other comparisons"
@@ -102,7 +105,7 @@ def read_sides(found: Found, chosen: ColumnNames) -> Battles:
             cells.number(table, found.columns[f"{side}_score"]) for side in ("first", "second")
         ]
         outcome = np.sign(points[0] - points[1]).astype(int) + TIE
-        _refuse_contradiction(found, outcome, chosen)
+        repeating = _repeating(found, outcome, chosen)
         if np.abs(points[0] - points[1]).max() > 1:
             notes += ("More points win; by how many is not used.",)
     _refuse_not_played(table)
@@ -112,7 +115,7 @@ def read_sides(found: Found, chosen: ColumnNames) -> Battles:
     name = first.name.lower()
     label = "playing white" if name == "white" else "being shown first"
     label = "playing at home" if "home" in name else label
-    return Battles(found, first, second, outcome, position, label, notes)
+    return Battles(found, first, second, outcome, position, label, notes, repeating)
 
 
 def _refuse_not_played(table: Table) -> None:
@@ -229,19 +232,20 @@ def _by_codes(found: Found, column: Column, codes: tuple[str, ...]) -> NDArray[n
     return np.array([meaning[cell.lower()] for cell in column.values])[column.codes]
 
 
-def _refuse_contradiction(found: Found, by_points: NDArray[np.int64], chosen: ColumnNames) -> None:
-    """Refuse points of which a column of outcomes says otherwise, unless they were named."""
+def _repeating(found: Found, by_points: NDArray[np.int64], chosen: ColumnNames) -> Column | None:
+    """The column of outcomes that agree with the points; others are refused, unless asked for."""
     column = found.table.column(*OUTCOME.usual)
     if column is None or chosen.first_score is not None:
-        return
+        return None
     try:
         said, _ = _told(found, column, chosen)
     except DataError:  # not outcomes, but such as 2-1
-        return
+        return None
     other = said != by_points
     if other.any():
         fix = f"say which counts: --outcome {column.name}, or --first-score and --second-score"
         raise found.table.error("the scores say that the outcome is another", fix, column, other)
+    return column
 
 
 def _rule(column: Column, first: Column, second: Column, chosen: ColumnNames) -> tuple[str, ...]:

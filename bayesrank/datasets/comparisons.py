@@ -208,7 +208,9 @@ def _from_outcomes(
         position_label=said.position_label,
         notes=(*whole.table.notes, *said.notes),
         layout=whole.layout.example,
-        unused_column_hints=unused_column_hints(whole.rest),
+        unused_column_hints=unused_column_hints(
+            [column for column in whole.rest if column is not said.repeating]
+        ),
         **_labelled(found),
     )
     return data if weight is None else data.where(weight > 0)

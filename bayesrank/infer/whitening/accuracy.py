@@ -90,9 +90,14 @@ class ImportanceCheck:
         return bool(self.k_hat < _WORST_K and self.ess >= _FEWEST)
 
     @property
+    def misses_mass(self) -> bool:
+        """Whether the quadrature is wrong somewhere, or over 5% of the mass lies elsewhere."""
+        return bool(self.missed or self.error) or self.mass_outside > _MOST_ELSEWHERE
+
+    @property
     def is_good(self) -> bool:
         """Whether means are right to 0.1 standard deviations, those to 15%; no mode is left out."""
-        if self.missed or self.error or self.mass_outside > _MOST_ELSEWHERE:
+        if self.misses_mass:
             return False
         return self.is_reliable and self.mean_error <= _MOST_SHIFT and self.sd_error <= _MOST_SPREAD
 
