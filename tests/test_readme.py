@@ -1,7 +1,11 @@
 """What the README says is true: its programs run, its commands exist, its files can be read."""
 
+import io
+import os
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +48,50 @@ def test_the_estimator_ranks_names(capsys):
 def test_the_two_commands_are_where_continuous_integration_looks():
     assert _block_after("ci: main") == "pip install . && bayesrank demo"
     assert _block_after("ci: tests") == 'pip install -e ".[test]" && python -m pytest'
+
+
+@pytest.mark.slow
+def test_the_output_is_what_the_demo_prints(tmp_path):
+    """Compiled as users compile: rounding decides on an item at the edge of a tier."""
+    surroundings = os.environ | {"COLUMNS": "120", "JAX_DISABLE_MOST_OPTIMIZATIONS": "0"}
+    command = [sys.executable, "-m", "bayesrank", "demo", "--crosscheck", "none", "--out"]
+    printed = subprocess.run(
+        [*command, tmp_path / "demo"], check=True, capture_output=True, env=surroundings
+    ).stdout.decode()
+    for line in _block_after("output of bayesrank demo").splitlines():
+        assert line.strip() == "..." or line in printed
+
+
+LOG = {
+    "battles.csv": "model_a,model_b,winner\nx,y,model_a\ny,z,tie\nx,z,model_a\n",
+    "games.csv": "home,away,home_score,away_score\nx,y,2,1\ny,z,0,0\nx,z,1,0\n",
+    "comparisons.csv": "winner,loser\nx,y\ny,z\nx,z\n",
+    "items.csv": "item,price\nx,1\ny,2\nz,3\n",
+    "pairs.csv": "first,second\nx,z\n",
+}
+
+
+@pytest.mark.slow
+def test_the_commands_run_on_files_with_these_columns(tmp_path, monkeypatch, capsys):
+    """Each in a folder of its own, but for `predict`, which reads what `rank` wrote."""
+    lines = [line.split("#")[0] for block in _blocks("bash") for line in block.splitlines()]
+    commands = [line.split()[1:] for line in lines if line.startswith("bayesrank ")]
+    assert len(commands) == 5
+    ranked = tmp_path
+    for number, command in enumerate(commands):
+        if command[0] != "predict":
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            for name, text in LOG.items():
+                (folder / name).write_text(text, encoding="utf-8")
+            monkeypatch.chdir(folder)
+            ranked = folder if command[0] == "rank" else ranked
+        else:
+            monkeypatch.chdir(ranked)
+        monkeypatch.setattr("sys.stdin", io.StringIO("1\nq\n"))
+        with pytest.raises(SystemExit, match="^0$"):
+            main(command)
+        assert capsys.readouterr().out
 
 
 def _help_of(command: str, capsys: pytest.CaptureFixture[str]) -> str:
