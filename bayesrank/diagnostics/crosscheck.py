@@ -18,6 +18,7 @@ import jax
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
+from numpyro import validation_enabled
 
 from bayesrank._memory import TooLargeError
 from bayesrank.diagnostics.comparison import Comparison, compared, references_of
@@ -31,6 +32,7 @@ from bayesrank.infer.spi import (
     MixtureResult,
     WhiteProgram,
     importance_sampler,
+    keys_from,
     run_nuts,
     split,
     white_posterior,
@@ -134,9 +136,7 @@ def crosscheck(
     mixture: Any = model if getattr(model, "hyperparameters", {}) else None
     chosen = _check_engines(engines, mixture is not None)
     _check_settings(num_warmup, num_samples, num_chains, num_steps, contrast, tolerance)
-    ep_key, nuts_key, svi_key = jax.random.split(
-        jax.random.key(0) if rng_key is None else rng_key, 3
-    )
+    ep_key, nuts_key, svi_key = keys_from(jax.random.key(0) if rng_key is None else rng_key, 3)
     lengths = (num_warmup, num_samples, num_chains)
     with _reporting(progress, progress_bar) as report:
         if mixture is not None:
@@ -200,7 +200,7 @@ def _run_engines(
 ) -> tuple[dict[str, _EngineFit], dict[str, EngineRun], NUTSResult | None]:
     """Fits of EP and SVI, runs of all engines that have a key, and NUTS's draws."""
     fits, runs, nuts = {}, {}, None
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), validation_enabled(False):
         program = without_stale_traces(lambda: white_posterior(ep))
         weigh = importance_sampler(program)
         if "ep" in keys:

@@ -78,9 +78,9 @@ def fit_skills(
     program, args, options, shapes = _call(data, skills, settings.likelihood)
     params, choice = check_hyperparameters(settings.hyperparameters, shapes, _CHOICES)
     of_pairs = isinstance(data, ComparisonData)
-    search_key, draw_key = jax.random.split(jax.random.key(settings.seed))
+    key = jax.random.key(settings.seed)
     if choice == "integrate" and not (of_pairs and skills.too_many):
-        return _averaged(program, args, options, settings, draw_key, callback)
+        return _averaged(program, args, options, settings, key, callback)
     search: tuple[EP, tuple[Any, ...], dict[str, Any]] = (engine_of(program), args, options)
     inducing = skills.inducing and of_pairs
     if inducing:
@@ -90,14 +90,12 @@ def fit_skills(
     else:
         engine, part, some = search
         search_for = {"num_restarts": settings.num_restarts, "callback": callback}
-        found = maximize_evidence(
-            engine, *part, params=params, rng_key=search_key, **search_for, **some
-        )
+        found = maximize_evidence(engine, *part, params=params, rng_key=key, **search_for, **some)
         params, choice = found.params, "map"
     if inducing:
         options["rank"] = enough_inducing(params, args[0], args[1], options)
     result = engine_of(program).run(
-        draw_key, *args, params=params, num_samples=settings.num_samples, **options
+        key, *args, params=params, num_samples=settings.num_samples, **options
     )
     return RankerFit(result, dict(result.params), choice)
 

@@ -16,8 +16,7 @@ from bayesrank.infer.compiled import ONE_AT_A_TIME, compiled_call
 from bayesrank.infer.gaussian.sharded import check_mesh
 from bayesrank.infer.large_solution import Kept, match_margins, without_covariance
 from bayesrank.infer.posterior import DensePosterior
-from bayesrank.infer.reader.program import Program, ProgramLayout, read_program
-from bayesrank.infer.reader.refusals import Refusal
+from bayesrank.infer.reader.program import Program, read_program
 from bayesrank.infer.reader.traced import Traced, trace
 from bayesrank.infer.result import EPResult
 from bayesrank.infer.running import BY_EVIDENCE, SweepCallback, check_run, sources_of, warn_of
@@ -25,6 +24,7 @@ from bayesrank.infer.sites import EPState, Sites
 from bayesrank.infer.solution import (
     Limits,
     Solution,
+    Static,
     SweepSettings,
     check_pure,
     evidence,
@@ -280,7 +280,7 @@ class EP:
             derivative.
         """
         source = self._checked(args, kwargs, params)
-        return self.evidence_of(source, params, init_sites, self.limits)
+        return self.evidence_of(source, params, init_sites, self.limits)[:2]
 
     def evidence_of(
         self,
@@ -288,13 +288,13 @@ class EP:
         params: Mapping[str, Any],
         init_sites: Sites | None,
         limits: Limits,
-    ) -> tuple[Array, EPState]:
-        """`evidence_and_state` of a source."""
+    ) -> tuple[Array, EPState, Program]:
+        """`evidence_and_state` of a source, and the program without derivative."""
         fixed = self.shared_source(source.without_derivative(), _without_derivative(dict(params)))
         check_pure(fixed)
         state = self.sweep(fixed, init_sites, limits)
         program = self.shared_source(source, params)
-        return evidence(program.problem, state, differentiable=True), state
+        return evidence(program.problem, state, differentiable=True), state, fixed
 
     # ------------------------------------------------------------ running
 
@@ -380,6 +380,19 @@ class EP:
         """`run` of a program that was traced; `args` and `kwargs` are for the result to keep."""
         with nullcontext() if callback is None else _CALLBACK.passing_to(callback):
             found = self.solve_traced(program, params, watched=callback is not None)
+        return self.result_of(found, program, rng_key, args, kwargs, num_samples, sources)
+
+    def result_of(
+        self,
+        found: tuple[Solution, Static],
+        program: Traced,
+        rng_key: Array,
+        args: tuple,
+        kwargs: Mapping[str, Any],
+        num_samples: int = 1,
+        sources: Mapping[str, str] | None = None,
+    ) -> EPResult:
+        """What compiled code has found, unless it is to be refused."""
         solved, (layout, refusals) = found
         for refusal, passed in zip(refusals, solved.checks, strict=True):
             refusal.raise_unless(np.asarray(passed))
@@ -407,7 +420,7 @@ class EP:
         *,
         limits: Limits | None = None,
         watched: bool = False,
-    ) -> tuple[Solution, tuple[ProgramLayout, list[Refusal]]]:
+    ) -> tuple[Solution, Static]:
         """Sweep until convergence, as far as compiled code goes."""
         point = dict(params), init_sites, limits or self.limits
         return compiled_call(_solved, self, program, point, watched)
@@ -466,13 +479,12 @@ def _solved(
     source: Traced,
     point: tuple[dict[str, Any], Sites | None, Limits],
     watched: bool,
-) -> tuple[Solution, tuple[ProgramLayout, list[Refusal]]]:
+) -> tuple[Solution, Static]:
     params, init_sites, limits = point
     program = engine.shared_source(source, params)
     state = engine.sweep(program, init_sites, limits, _CALLBACK if watched else None)
-    domains = source.checked_domains(params)
-    checks = *program.checks, *domains
-    return packed(program._replace(checks=checks), state)
+    found = evidence(program.problem, state)
+    return packed(program, state, source.checked_domains(params), found)
 
 
 def _rematched(engine: EP, source: Traced, point: tuple[Any, ...]) -> tuple[Any, None]:

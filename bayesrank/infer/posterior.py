@@ -113,8 +113,9 @@ class DensePosterior:
     def sample(self, rng_key: Array, count: int) -> Numbers:
         """Draws about the mean, shape (count, n)."""
         with jax.enable_x64(True):
-            normal = jax.random.normal(rng_key, (count, len(self._covariance)), dtype=float)
-        return np.asarray(normal) @ square_root(self._covariance).T
+            # Of one axis, which compiles sooner, and is the same numbers.
+            normal = jax.random.normal(rng_key, (count * len(self._covariance),), dtype=float)
+        return np.asarray(normal).reshape(count, -1) @ square_root(self._covariance).T
 
     def approximation(self) -> Approximation:
         """Nothing is approximated."""

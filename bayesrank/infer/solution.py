@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +20,10 @@ from bayesrank.infer.reader.program import Program, ProgramLayout
 from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.running import SweepCallback
 from bayesrank.infer.sites import EPState, Problem, Sites
+
+# What compiled code knows beside its arrays: the layout, and what each check refuses.
+Static = tuple[ProgramLayout, list[Any]]
+CheckedRefusal = tuple[Any, Array]  # what is refused, and whether it passes
 
 # Of a factor's mass; what quadrature leaves out is less by far, or a part that it has not found.
 MOST_MISSED = 0.01
@@ -43,21 +49,29 @@ class Solution(NamedTuple):
 
 
 def packed(
-    program: Program, state: EPState
-) -> tuple[Solution, tuple[ProgramLayout, list[Refusal]]]:
-    """What compiled code returns at the end of its sweeps; its layout, and what it may refuse."""
+    program: Program,
+    state: EPState,
+    domains: Sequence[CheckedRefusal],
+    log_evidence: Array,
+    looks: Array | None = None,
+) -> tuple[Solution, Static]:
+    """What compiled code returns at the end of its sweeps; its layout, and what it may refuse.
+
+    Faults of the quadrature are looked for where `looks` says so, or is None.
+    """
     problem, posterior = program.problem, state.posterior
     covariance = large = None
+    faults = tuple(Faults(jnp.zeros(()), jnp.zeros(())) for _ in problem.blocks)
     if problem.prior.keeps_covariances:
         mean, covariance = program.all_latents(posterior)
-        faults = sites.faults(problem, state)
+        none, find = faults, partial(sites.faults, problem, state)
+        faults = find() if looks is None else lax.cond(looks, find, lambda: none)
     else:
         prior: Any = problem.prior  # a `LargePrior`
         rows: Any = tuple((block.rows.values, block.rows.columns) for block in problem.blocks)
         mean = program.mean + posterior.mean
-        faults = tuple(Faults(jnp.zeros(()), jnp.zeros(())) for _ in problem.blocks)
         large = prior.packed(program.mean, posterior.variances, rows)
-    refusals, checks = [refusal for refusal, _ in program.checks], [x for _, x in program.checks]
+    checks = *program.checks, *domains
     solution = Solution(
         state.tau,
         state.nu,
@@ -67,14 +81,14 @@ def packed(
         state.skipped_total,
         mean,
         covariance,
-        evidence(problem, state),
+        log_evidence,
         faults,
         program.hyperparameters,
-        tuple(checks),
+        tuple(passed for _, passed in checks),
         program.support,
         large,
     )
-    return solution, (program.layout, refusals)
+    return solution, (program.layout, [refusal for refusal, _ in checks])
 
 
 def found_of(solved: Solution, layout: ProgramLayout, tol: float) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from bayesrank.infer.reader.traced import Traced as Traced
 from bayesrank.infer.reader.traced import readable_arguments as readable_arguments
 from bayesrank.infer.reader.traced import run_with as run_with
 from bayesrank.infer.reader.traced import trace as trace
+from bayesrank.infer.seeds import keys_from as keys_from
 from bayesrank.infer.sites import Block as Block
 from bayesrank.infer.sites import Problem as Problem
 from bayesrank.infer.sites import cavity as cavity

@@ -10,21 +10,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jax import Array
+from jax import Array, lax
 from jax.flatten_util import ravel_pytree
 from jax.typing import ArrayLike
 
-from bayesrank.infer import sites
 from bayesrank.infer.compiled import compiled_call
 from bayesrank.infer.ep import EP
 from bayesrank.infer.reader.densities import log_density_of
 from bayesrank.infer.reader.inventory import Inventory, take_inventory
 from bayesrank.infer.reader.jaxpr import flat_trace, needed_equations
+from bayesrank.infer.reader.program import Program
 from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.reader.structure import Wanted
 from bayesrank.infer.reader.traced import Traced
+from bayesrank.infer.result import EPResult
 from bayesrank.infer.sites import EPState, Sites
-from bayesrank.infer.solution import Limits
+from bayesrank.infer.solution import CheckedRefusal, Limits, Solution, Static, packed
 
 # Of a state whose last sweep still moved a margin further, in posterior standard deviations, the
 # evidence means nothing.
@@ -42,19 +43,17 @@ class EvidenceEvaluation(NamedTuple):
     log_evidence_error: Array | float = 0.0  # where it is an estimate
 
     @property
-    def usable(self) -> Array:
+    def usable(self) -> Any:
         """Whether EP came near enough to its fixed point for its evidence to mean something."""
-        return jnp.isfinite(self.objective) & (self.max_change < _LARGEST_DELTA)
+        return (abs(self.objective) < jnp.inf) & (self.max_change < _LARGEST_DELTA)
 
 
 class ConditionalPosterior(NamedTuple):
     """EP's posterior at one value of the hyperparameters."""
 
     evaluation: EvidenceEvaluation  # the evidence there
-    mean: Array  # of all latents, laid end to end
-    covariance: Array
-    converged: Array  # whether EP came to its fixed point
-    support: tuple[Array, Array] | None  # of the latents' supports, as in `Program`
+    solution: Solution
+    converged: bool  # whether EP came to its fixed point
 
 
 class Vector:
@@ -113,21 +112,46 @@ class Hyperparameters(Vector):
     def evaluate(self, flat: Array, init_sites: Sites | None) -> EvidenceEvaluation:
         """Evidence, prior density and Jacobian at a vector, differentiable in it.  Pure."""
         point = _Point(flat, self.fixed, init_sites, self.limits)
-        return _evaluate(self.engine, self.program, point, 1.0)
+        return _evaluate(self.engine, self.program, point, 1.0)[0]
 
     def evaluate_with_gradient(
         self, flat: ArrayLike, init_sites: Sites, *, jacobian: bool = False
     ) -> tuple[EvidenceEvaluation, np.ndarray]:
         """Objective and its gradient (d,); `jacobian` makes it the density of the vector."""
-        # The weight of the Jacobian is data: code with it serves without it.
-        point = _Point(flat, self.fixed, init_sites, self.limits), jnp.asarray(float(jacobian))
-        (evaluation, gradient), _ = compiled_call(_differentiated, self.engine, self.program, point)
-        return evaluation, np.asarray(gradient, float)
+        (evaluation, gradient, _), _ = self._solve(flat, init_sites, jacobian, full=True)
+        return jax.tree.map(np.asarray, evaluation), np.asarray(gradient, float)
 
     def component(self, flat: ArrayLike, init_sites: Sites) -> ConditionalPosterior:
-        """EP's posterior at a vector, compiled once."""
+        """EP's posterior at a vector, by the code that gives the gradient."""
+        (evaluation, _, found), _ = self._solve(flat, init_sites)
+        converged = bool(found.max_change <= self.limits.tol) and not found.skipped
+        return ConditionalPosterior(jax.tree.map(np.asarray, evaluation), found, converged)
+
+    def first_result(self, flat: ArrayLike, args: tuple, kwargs: Mapping[str, Any]) -> EPResult:
+        """EP's result at a vector, from sites of which nothing is known, unless it is refused."""
+        start = self.inventory.hyperparameters
+        _, shapes = compiled_call(_site_shapes, self.engine, self.program, start)
+        tau: Any = tuple(map(np.zeros, shapes))
+        (_, _, solution), static = self._solve(flat, (tau, tau), full=True)
+        found, key = (solution, static), jax.random.key(0)
+        return self.engine.result_of(found, self.program, key, args, kwargs)
+
+    def _solve(
+        self, flat: ArrayLike, init_sites: Sites, jacobian: bool = True, full: bool = False
+    ) -> tuple[tuple[EvidenceEvaluation, Array, Solution], Static]:
+        # The weight of the Jacobian, and whether gradient and faults are wanted, are data, so that
+        # one code serves.
         point = _Point(flat, self.fixed, init_sites, self.limits)
-        return compiled_call(_component, self.engine, self.program, point)[0]
+        dynamic = point, np.asarray(float(jacobian)), np.asarray(full)
+        return compiled_call(_differentiated, self.engine, self.program, dynamic)
+
+    @property
+    def keeps_covariances(self) -> bool:
+        """Whether EP keeps those of the latents."""
+        return not _is_large(self.engine, self.inventory)
+
+
+_End = tuple[Program, EPState, list[CheckedRefusal]]  # the last also with what may be refused
 
 
 class _Point(NamedTuple):
@@ -141,58 +165,44 @@ class _Point(NamedTuple):
 
 def _evaluate(
     engine: EP, source: Traced, point: _Point, weight: Array | float
-) -> EvidenceEvaluation:
-    """Evaluate, and count the Jacobian with a weight."""
+) -> tuple[EvidenceEvaluation, _End]:
+    """Evaluate, and count the Jacobian with a weight; and the program and state at the end."""
     flat = jnp.asarray(point.flat)
     inventory = take_inventory(source, point.fixed)
     vector = Vector(inventory)
     params = {**point.fixed, **vector.values(flat)}
-    found, end = engine.evidence_of(source, params, point.init_sites, point.limits)
-    return _evaluation(source, inventory, vector, flat, params, found, end, weight)
-
-
-def _evaluation(
-    source: Traced,
-    inventory: Inventory,
-    vector: Vector,
-    flat: Array,
-    params: dict[str, Any],
-    log_evidence: Array,
-    end: EPState,
-    weight: Array | float,
-) -> EvidenceEvaluation:
+    log_evidence, end, fixed = engine.evidence_of(source, params, point.init_sites, point.limits)
     known = {k: jnp.asarray(v) for k, v in params.items()}
     log_prior = log_hyperprior(source, inventory, known)
     objective = log_evidence + log_prior + weight * vector.log_jacobian(flat)
-    return EvidenceEvaluation(objective, log_evidence, log_prior, (end.tau, end.nu), end.max_change)
+    sites = end.tau, end.nu
+    evaluation = EvidenceEvaluation(objective, log_evidence, log_prior, sites, end.max_change)
+    return evaluation, (fixed, end, source.checked_domains(params))
 
 
 def _differentiated(
-    engine: EP, source: Traced, dynamic: tuple[_Point, Array]
-) -> tuple[tuple[EvidenceEvaluation, Array], None]:
-    point, weight = dynamic
+    engine: EP, source: Traced, dynamic: tuple[_Point, Array, Array]
+) -> tuple[tuple[EvidenceEvaluation, Array, Solution], Static]:
+    point, weight, wanted = dynamic
+    static: list[Static] = []
 
-    def objective(flat: Array) -> tuple[Array, EvidenceEvaluation]:
-        evaluation = _evaluate(engine, source, point._replace(flat=flat), weight)
-        return evaluation.objective, evaluation
+    def objective(flat: Array) -> tuple[Array, tuple[EvidenceEvaluation, Solution]]:
+        evaluation, end = _evaluate(engine, source, point._replace(flat=flat), weight)
+        solution, what = packed(*end, evaluation.log_evidence, wanted)
+        static.append(what)
+        return evaluation.objective, (evaluation, solution)
 
-    (_, evaluation), gradient = jax.value_and_grad(objective, has_aux=True)(point.flat)
-    return (evaluation, gradient), None
+    _, pullback, (evaluation, solution) = jax.vjp(objective, point.flat, has_aux=True)
+    one, none = jnp.ones_like(evaluation.objective), jnp.zeros_like(point.flat)
+    gradient = lax.cond(wanted, lambda: pullback(one)[0], lambda: none)
+    return (evaluation, gradient, solution), static[-1]
 
 
-def _component(engine: EP, source: Traced, point: _Point) -> tuple[ConditionalPosterior, None]:
-    flat = jnp.asarray(point.flat)
-    inventory = take_inventory(source, point.fixed)
-    vector = Vector(inventory)
-    params = {**point.fixed, **vector.values(flat)}
-    program = engine.shared_source(source, params)
-    end = engine.sweep(program, point.init_sites, point.limits)
-    mean, covariance = program.all_latents(end.posterior)
-    found = sites.evidence_at(program.problem, end)
-    evaluation = _evaluation(source, inventory, vector, flat, params, found, end, 1.0)
-    converged = (end.max_change <= point.limits.tol) & (end.skipped == 0)
-    posterior = ConditionalPosterior(evaluation, mean, covariance, converged, program.support)
-    return posterior, None
+def _site_shapes(
+    engine: EP, source: Traced, params: dict[str, Any]
+) -> tuple[tuple[()], tuple[tuple[int, ...], ...]]:
+    problem = engine.shared_source(source, params).problem
+    return (), tuple(block.offset.shape for block in problem.blocks)
 
 
 def inventory_of(
@@ -245,13 +255,17 @@ def not_integrated(engine: EP, program: Traced, params: Mapping[str, Any]) -> di
 
 def _refuse_without_covariances(engine: EP, inventory: Inventory, program: Traced) -> None:
     """Refuse at once what would be refused after the search for the mode."""
-    count = sum(math.prod(shape) for shape in inventory.latents.values())
-    if not Wanted(engine.structure, engine.power).is_large(count):
+    if not _is_large(engine, inventory):
         return
     params = inventory.hyperparameters
     prior = jax.eval_shape(lambda: engine.shared_source(program, params).problem.prior)
     if not prior.keeps_covariances:
         raise Refusal("no_covariances", ", ".join(inventory.latents)).error()
+
+
+def _is_large(engine: EP, inventory: Inventory) -> bool:
+    count = sum(math.prod(shape) for shape in inventory.latents.values())
+    return Wanted(engine.structure, engine.power).is_large(count)
 
 
 def first_sites(named: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Sites:

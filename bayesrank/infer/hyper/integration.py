@@ -49,6 +49,7 @@ from bayesrank.infer.posterior import DensePosterior
 from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.result import GaussianMoments
 from bayesrank.infer.running import ConvergenceWarning, check_run
+from bayesrank.infer.seeds import generator
 
 # Number of points of a round, and of one where EP is dear, of more latents or sites than these.
 _POINTS, _FEW = 64, 32
@@ -166,7 +167,7 @@ class IntegratedEP:
         if num_points is not None:
             check_count(num_points, "num_points", 8)
         check_run(rng_key, num_samples, (params, args, kwargs))
-        seed = int(jax.random.randint(rng_key, (), 0, 2**31 - 1))
+        seed = int(generator(rng_key).integers(2**31))
         precise = self.engine.precision == "float64"
         with jax.enable_x64(precise), threadpool_limits(1, user_api="blas"):
             program = self.engine.trace(args, kwargs, params)
@@ -202,18 +203,18 @@ class IntegratedEP:
         kept = _that_count(weighted.weights)
         weights = weighted.weights[kept] / weighted.weights[kept].sum()
         free = survey.mode.free
-        values = [free.values(weighted.points[k]) for k in kept]
-        points = {name: np.stack([np.asarray(v[name]) for v in values]) for name in free.names}
-        means = np.stack([np.asarray(components[k].mean, float) for k in kept])
-        covariances = np.stack([np.asarray(components[k].covariance, float) for k in kept])
-        unconverged = sum(not bool(components[k].converged) for k in kept)
+        found = [components[k].solution for k in kept]
+        points = {k: np.stack([x.hyperparameters[k] for x in found]) for k in free.names}
+        means = np.stack([np.asarray(x.mean, float) for x in found])
+        covariances = np.stack([np.asarray(x.covariance, float) for x in found])
+        unconverged = sum(not components[k].converged for k in kept)
         moments = _moments_of(weights, means, covariances, survey.shapes)
         heights = [components[k].evaluation for k in kept]
         return IntegratedEPResult.with_draws(
             num_samples,
             seed=seed,
             heights=np.array([float(x.log_evidence + x.log_prior) for x in heights]),
-            support=components[kept[0]].support,
+            support=found[0].support,
             shapes=moments.shapes,
             joint_mean=moments.joint_mean,
             posterior=moments.posterior,

@@ -217,10 +217,11 @@ class NestedEP:
         for number in range(chains * count):
             at = divmod(number, count)
             component = free.component(points[at], walk.sites)
-            mean, covariance = np.asarray(component.mean), np.asarray(component.covariance)
+            found = component.solution
+            mean, covariance = np.asarray(found.mean), np.asarray(found.covariance)
             normal = np.asarray(jax.random.normal(jax.random.fold_in(rng_key, number), mean.shape))
             means.append(mean)
-            draw, log_density = drawn(mean, covariance, normal, component.support)
+            draw, log_density = drawn(mean, covariance, normal, found.support)
             draws.append(draw)
             evaluation = component.evaluation
             logs.append(log_density + evaluation.log_evidence + evaluation.log_prior)

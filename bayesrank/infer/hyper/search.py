@@ -18,6 +18,7 @@ from bayesrank.infer.hyper.estimated import EstimatedEvidence
 from bayesrank.infer.hyper.hyperparameters import EvidenceEvaluation, Hyperparameters, first_sites
 from bayesrank.infer.reader.traced import Traced
 from bayesrank.infer.running import warn_of
+from bayesrank.infer.seeds import generator
 
 # The search leaves no hyperparameter further from its start than this, on its unconstrained scale
 # (a logarithm, for positive ones: a factor of about 3,000).
@@ -67,13 +68,15 @@ class Search:
             )
         _check_init(init, self.free)
         start = {**self.free.inventory.hyperparameters, **init}
-        # Refuses what EP cannot take before anything is searched.  All hyperparameters are named,
-        # so that a run at those that are learned shares its code.
-        self.result = engine.run_traced(program, start, jax.random.key(0), *called)
+        # Refuses what EP cannot take before anything is searched.
+        self.first = self.free.flatten(start)
+        if self.free.keeps_covariances:
+            self.result = self.free.first_result(self.first, *called)
+        else:
+            self.result = engine.run_traced(program, start, jax.random.key(0), *called)
         warn_of(self.result, tol=engine.tol, structure=engine.structure)
         if self.result.posterior.has_slopes and not jacobian:
             self.free = EstimatedEvidence(engine, program, params)
-        self.first = self.free.flatten(start)
         self.sites = first_sites(self.result.sites)
         self.count, self.best_objective = 0, -np.inf
 
@@ -81,8 +84,8 @@ class Search:
         self, num_restarts: int, rng_key: Array | None, max_steps: int, tol: float
     ) -> list[SearchEnd]:
         """Ends of runs from the first point, and from others spread around it."""
-        key = jax.random.key(0) if rng_key is None else rng_key
-        spread = np.asarray(jax.random.normal(key, (num_restarts, self.first.size)))
+        random = generator(jax.random.key(0) if rng_key is None else rng_key)
+        spread = random.standard_normal((num_restarts, self.first.size))
         starts = [self.first, *(self.first + spread)]
         return [self._climb(start, max_steps, tol) for start in starts]
 

@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 from jax import Array, lax
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from bayesrank.infer.compiled import jit
+from bayesrank.infer.seeds import generator
 from bayesrank.infer.whitening.program import Density
 
 _DRAWS = 4000
@@ -61,22 +61,25 @@ class Importance(NamedTuple):
         return self.log_evidence - self.elbo
 
 
+_UNKNOWN = Importance(np.nan, np.nan, np.nan, np.nan)
+
+
 def importance_sampler(
     program: Density, draws: int = _DRAWS, batch: int | None = _CHUNK
 ) -> Callable[[Array, ArrayLike, ArrayLike], Importance]:
-    """Make a compiled judge of Gaussians: key, mean (n,), covariance (n, n) -> `Importance`."""
-
-    @jit
-    def weigh(key: Array, mean: Array, covariance: Array) -> Array:
-        proposal = dist.MultivariateNormal(mean, scale_tril=jnp.linalg.cholesky(covariance))
-        points = proposal.sample(key, (draws,))
-        log_joint = lax.map(program.log_joint, points, batch_size=batch)
-        return log_joint - proposal.log_prob(points)
+    """Make a judge of Gaussians: key, mean (n,), covariance (n, n) -> `Importance`."""
+    log_joints = jit(lambda points: lax.map(program.log_joint, points, batch_size=batch))
 
     def importance(rng_key: Array, mean: ArrayLike, covariance: ArrayLike) -> Importance:
-        logs = np.asarray(weigh(rng_key, jnp.asarray(mean), jnp.asarray(covariance)))
+        values, vectors = np.linalg.eigh(covariance)
+        if values.min() <= 0.0:
+            return _UNKNOWN
+        white = generator(rng_key).standard_normal((draws, values.size))
+        points = np.asarray(mean) + (white * np.sqrt(values)) @ vectors.T
+        log_proposals = -0.5 * (np.sum(white**2, 1) + np.sum(np.log(2.0 * np.pi * values)))
+        logs = np.asarray(log_joints(jnp.asarray(points))) - log_proposals
         if np.isnan(logs).any():
-            return Importance(np.nan, np.nan, np.nan, np.nan)
+            return _UNKNOWN
         weights = np.exp(logs - logs.max())
         return Importance(
             pareto_k(logs),

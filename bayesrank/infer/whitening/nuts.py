@@ -34,8 +34,8 @@ def run_nuts(
     )
 
     @jit
-    def init(key: Array) -> Any:
-        key, start_key = jax.random.split(key)
+    def init(rng_key: Array, chain: int) -> Any:
+        key, start_key = jax.random.split(jax.random.split(rng_key, num_chains)[chain])
         start = jax.random.uniform(start_key, (program.size,), minval=-2.0, maxval=2.0)
         return kernel.init(key, num_warmup, start, (), {})
 
@@ -51,8 +51,8 @@ def run_nuts(
 
     total = num_chains * (num_warmup + num_samples)
     done, divergent, chains = 0, 0, []
-    for key in jax.random.split(rng_key, num_chains):
-        state, kept = init(key), []
+    for chain in range(num_chains):
+        state, kept = init(rng_key, chain), []
         for phase, length in (("warmup", num_warmup), ("sample", num_samples)):
             for first in range(0, length, _NUTS_CHUNK):
                 number = min(_NUTS_CHUNK, length - first)
