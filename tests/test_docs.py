@@ -1,5 +1,6 @@
 """The how-to pages are true: their programs run, and their commands and options exist."""
 
+import importlib
 import os
 import re
 import warnings
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import bayesrank
 from bayesrank.cli import main
 from bayesrank.datasets import ReadingNote
 
@@ -130,3 +132,18 @@ def test_every_question_links_to_its_answer():
     answers = re.split(r"^## .*\?$", text, flags=re.MULTILINE)[1:]
     assert len(answers) >= 12
     assert all(re.search(r"\]\(\S+\.md|\{doc\}`", answer) for answer in answers)
+
+
+def test_every_class_of_the_reference_has_an_example():
+    page = (DOCS / "api" / "index.md").read_text(encoding="utf-8")
+    modules = [
+        importlib.import_module(name) for name in re.findall(r"^   (bayesrank\S+)", page, re.M)
+    ]
+    assert len(modules) >= 15
+    classes = [
+        getattr(module, name)
+        for module in [bayesrank, *modules]
+        for name in module.__all__
+        if isinstance(getattr(module, name), type)
+    ]
+    assert [each.__name__ for each in classes if ">>> " not in (each.__doc__ or "")] == []
