@@ -95,7 +95,7 @@ def test_the_page_is_well_formed_and_holds_everything():
     summary, text = make()
     page = Page(text)
     assert page.open == []
-    titles = "#|Item|Skill, 90% interval|Mean|90% ranks|P(best)|P(beats next)|Record"
+    titles = "#|Item|Skill, 90% interval|Mean|90% ranks|P(best)|P(beats next)|Won-lost"
     assert page.rows[0] == titles.split("|")
     assert [name.rstrip("*") for name in cells(page, "Item")] == summary.names
     assert cells(page, "Mean") == [f"{mean:+.2f}" for mean in summary.mean]

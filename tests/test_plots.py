@@ -139,7 +139,7 @@ def test_ranking_shows_every_item_with_its_numbers():
     assert "a very" in long and long.endswith("7b-instruct") and len(long) < 35
     (right,) = ax.child_axes
     ends = zip(summary.rank_lower, summary.rank_upper, strict=True)
-    assert texts(right.yaxis) == [f"{a}" if a == b else f"{a} to {b}" for a, b in ends]
+    assert texts(right.yaxis) == [f"{a}" if a == b else f"{a}–{b}" for a, b in ends]
     top, bottom = ax.get_ylim()
     assert top > bottom, "the best item is not on top"
     assert "90%" in ax.get_title() and "higher is better" in ax.get_xlabel()
@@ -175,7 +175,7 @@ def test_pairs_are_those_of_the_ranking(n, most):
     np.testing.assert_allclose(heat(ax), pairwise_probability(samples)[np.ix_(shown, shown)])
     labels = [f"{r}. {name}" for r, name in zip(summary.rank, summary.names, strict=True)][:most]
     assert texts(ax.yaxis) == labels[:: 2 if most == 40 else 1]
-    assert ("the best 25 of 40 items" in ax.get_title()) == (most < n)
+    assert ("the first 25 of 40 items" in ax.get_title()) == (most < n)
     written = [text.get_text() for text in ax.texts]
     assert len(written) == (12 if n == 4 else 0) and (n != 4 or {"<1", ">99"} <= set(written))
 

@@ -59,8 +59,10 @@ def card_figure(document: Mapping[str, Any]) -> Figure:
         _write(ax, x, _TOP - 37, said, 18, ha=side, color=_SOFT)
     for place, row in enumerate(table["rows"]):
         _draw_row(ax, _TOP + min(_STEP, (_BOTTOM - _TOP) / len(table["rows"])) * place, row)
-    blue = ". Blue: statistically tied for first" if len(leaders) > 1 else ""
-    _write(ax, _LEFT, 598, f"{document['counts']}{blue}", 18, _SOFT)
+    said = document["counts"] + (". Blue: statistically tied for first" if len(leaders) > 1 else "")
+    if any(row["item"]["provisional"] for row in table["rows"]):
+        said += ". Hollow: provisional"
+    _write(ax, _LEFT, 598, said, 18, _SOFT, width=_RIGHT - 130 - _LEFT)
     _write(ax, _RIGHT, 598, "bayesrank", 18, _SOFT, ha="right", weight="bold")
     return figure
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bayesrank._names import shown
+from bayesrank._names import count_of, shown
 from bayesrank.ranking.columns import percent
 
 _OPEN_ROWS, _MOST_ROWS = 20, 2000
@@ -29,7 +29,11 @@ def report(document: Mapping[str, Any]) -> str:
         best=percent(leader["prob_best"]),
         ranks=_ends(leader["rank_lower"], leader["rank_upper"]),
         tied=len(tied) - 1,
-        statuses=[f"{n} {status}" for status, n in Counter(c[1] for c in checks).items()],
+        provisional=any(item["provisional"] for each in rankings for item in each["items"]),
+        statuses=[
+            count_of(n, status) if status == "warning" else f"{n} {status}"
+            for status, n in Counter(c[1] for c in checks).items()
+        ],
         rankings=[
             (each["category"], each["verdict"], ranking_rows(each["items"])) for each in rankings
         ],
@@ -51,7 +55,8 @@ def ranking_rows(items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     low = min(item[f"{scale}_lower"] for item in items)
     width = max(item[f"{scale}_upper"] for item in items) - low or 1.0
     kept = items[:_MOST_ROWS]
-    counts = ("wins", "losses", *(["ties"] if any(item.get("ties") for item in items) else []))
+    tied = any(item.get("ties") for item in items)
+    counts = ("wins", "losses", *(["ties"] if tied else []))
     tiers = [(item.get("component", 1), item["tier"]) for item in kept]
     rows = [
         {
@@ -78,7 +83,9 @@ def ranking_rows(items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         }
         for place, item in enumerate(kept)
     ]
-    return {"title": scale.capitalize(), "rows": rows, "more": len(items) - len(kept)}
+    record = "Won-lost-tied" if tied else "Won-lost"
+    more = len(items) - len(kept)
+    return {"title": scale.capitalize(), "record": record, "rows": rows, "more": more}
 
 
 def _ends(low: int, high: int) -> str:

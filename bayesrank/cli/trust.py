@@ -66,7 +66,7 @@ def _connected(data: ComparisonData, summary: RankSummary) -> tuple[CheckStatus,
     if data.features is not None:
         return "ok", "comparisons and features link all items"
     if summary.num_components == 1:
-        return "ok", "comparisons link all items; directly or through others"
+        return "ok", "comparisons link all items, directly or through others"
     sizes = np.bincount(summary.component)
     smallest = [summary.names[i] for i in np.flatnonzero(summary.component == len(sizes) - 1)]
     names = ", ".join(smallest[:3]) + (", ..." if len(smallest) > 3 else "")

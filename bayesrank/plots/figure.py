@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _LONGEST = 28
-_WRITTEN = 12  # most rows whose cells hold their numbers
+_WRITTEN, _PALE = 20, 0.15  # most rows with numbers in the cells; share of colours left out
 
 
 def axes_or_new(ax: "Axes | None", width: float, height: float) -> "Axes":
@@ -65,8 +65,10 @@ def heat_map(
 ) -> Any:
     """Draw cells (n, n) from `low` to 1, red to blue, with numbers if few; return the bar."""
     ax.set_facecolor("0.85")  # of what is not known
-    image = ax.imshow(values, cmap="RdBu", vmin=low, vmax=1.0, aspect="auto")
+    margin = _PALE * (1.0 - low)  # the darkest colours stay unused
+    image = ax.imshow(values, cmap="RdBu", vmin=low - margin, vmax=1.0 + margin, aspect="auto")
     bar = ax.figure.colorbar(image, ax=ax)
+    bar.ax.set_ylim(low, 1.0)
     bar.set_label(what)
     n = len(values)
     places = list(range(0, n, -(-n // most)))
@@ -78,7 +80,7 @@ def heat_map(
         for (row, column), value in np.ndenumerate(values):
             text = "" if np.isnan(value) else write(value)
             if text and (row != column or low < 0.0):
-                color = "white" if abs(value - middle) > 0.7 * (1.0 - middle) else "black"
+                color = "white" if abs(value - middle) > 0.95 * (1.0 - middle) else "black"
                 at: dict[str, Any] = {
                     "ha": "center",
                     "va": "center",

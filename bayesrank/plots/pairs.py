@@ -18,7 +18,7 @@ def plot_pairwise(
     names: Sequence[object] | None = None,
     *,
     components: ArrayLike | None = None,
-    max_items: int = 150,
+    max_items: int = 20,
     ax: "Axes | None" = None,
 ) -> "Axes":
     """Draw the probability that each item is better than each other, in ranked order.
@@ -61,16 +61,15 @@ def plot_pairwise(
     rows = ranked_labels(summary.names[:max_items], summary.rank[:max_items])
     side, longest = float(np.clip(0.5 * n, 3.5, 7.0)), 0.08 * max(map(len, labels))
     ax = axes_or_new(ax, side + 2.2 + longest, side + 1.0 + longest)
-    what = "Probability that the row's item is better"
-    bar = heat_map(ax, probability, rows, labels, low=0.0, what=what, write=_percent)
+    bar = heat_map(ax, probability, rows, labels, low=0.0, what="", write=_percent)
     bar.ax.yaxis.set_major_formatter(PercentFormatter(1.0))
     ax.set_ylabel("Rank and item")
-    ax.set_xlabel("… than this item (same order)")
-    title = "How sure are we of each pair?\nblue: row's item better, red: column's"
+    ax.set_xlabel("than this item")
+    title = "Probability that the row's item is better (%)"
     if component[-1] > 0:
         title += "; grey: no comparison links them"
     if n < len(summary):
-        title += f"\nthe best {n} of {len(summary)} items; the others are left out"
+        title += f"\nthe first {n} of {len(summary):,} items"
     ax.set_title(title, fontsize="medium")
     return ax
 

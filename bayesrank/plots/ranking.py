@@ -6,6 +6,7 @@ import numpy as np
 
 from bayesrank.plots.figure import axes_or_new, ranked_labels
 from bayesrank.ranking import RankSummary
+from bayesrank.ranking.columns import span
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,7 +61,7 @@ def plot_ranking(
     ax.set_xlabel(xlabel)
     title = f"Posterior means and {100 * summary.level:g}% credible intervals of skills and ranks"
     if summary.provisional[shown].any():
-        title += "\nhollow dot: provisional, over 3/4 of its variance without data is left"
+        title += "\nhollow dot: provisional, too few comparisons"
     if summary.num_components > 1:
         title += "\ndotted line: no comparison links the items above and below"
     ax.set_title(title, fontsize="medium", pad=22)
@@ -87,8 +88,9 @@ def _name_rows(ax: "Axes", summary: RankSummary, shown: Any, place: Any) -> None
     ax.set_yticks(place, [labels[i] for i in shown], parse_math=False)
     right = ax.secondary_yaxis("right")
     ends = zip(summary.rank_lower[shown], summary.rank_upper[shown], strict=True)
-    right.set_yticks(place, [f"{a}" if a == b else f"{a} to {b}" for a, b in ends])
-    for text, x, side in (("Rank and item", -0.012, "right"), ("Likely ranks", 1.012, "left")):
+    right.set_yticks(place, [span(f"{a}", f"{b}") for a, b in ends])
+    likely = f"{100 * summary.level:g}% ranks"
+    for text, x, side in (("Rank and item", -0.012, "right"), (likely, 1.012, "left")):
         ax.text(x, 1.01, text, ha=side, va="bottom", color="0.3", transform=ax.transAxes)
     for axis in (ax, right):
         axis.tick_params(axis="y", length=0)

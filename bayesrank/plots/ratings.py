@@ -76,8 +76,9 @@ def plot_tastes(
         where = {"xytext": (6, 4), "textcoords": "offset points", "fontsize": "small"}
         ax.annotate(str(number), (x[item], y[item]), **where)
     ax.margins(x=0.12, y=0.12)
+    ax.set_ylim(bottom=0.0)
     across = "How much it is liked on average (in units of a rating's noise)"
-    up = "How much users differ about it (sd)"
+    up = "How much users differ about it (SD)"
     frame(ax, across, up, "What is liked, and what is controversial")
     below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.12), "ncols": 3}
     ax.legend(fontsize="small", frameon=False, **below)
