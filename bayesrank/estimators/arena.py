@@ -31,31 +31,27 @@ _LONGEST_LIKELIHOOD = 10_000_000  # numbers, 80 MB
 class ArenaRanker(NamedRanker):
     """Rank named items from a log of comparisons, by who judged, in which order and category.
 
-    Every part is optional: being shown first (or playing at home) is worth something; ties are a
-    third outcome; each judge has an order bias and a reliability, so that careless judges count
-    less; and items have a skill in each category, drawn to their overall one. Judges and categories
-    are partially pooled: of those with few comparisons little is said. See
-    `bayesrank.models.judged_comparisons`. For items with features, or skills that move, see
-    `bayesrank.PairwiseRanker`.
+    Every part is optional: an advantage of being shown first (or at home), ties as a third outcome,
+    judges with an order bias and a reliability, and a skill in each category. Judges and categories
+    are partially pooled (`bayesrank.models.judged_comparisons`). For items with features, or skills
+    that change with time, see `bayesrank.PairwiseRanker`.
 
-    Skill is in units of the noise of a performance about it, as the typical judge sees it; only
-    differences matter. Intervals of skill presuppose that unit; ranks and chances of winning do
-    not. Logs of a million comparisons are fitted within a minute or so.
+    Skill is in units of the noise of a performance, as the typical judge sees it; only differences
+    matter. A million comparisons take about a minute.
 
     Parameters
     ----------
     items : sequence or None, default None
         Names of all items; by default those that are compared.
     hyperparameters : {"integrate", "map", "prior"} or mapping, default "integrate"
-        What is done about the scales of the priors and the tie width. "integrate" averages over
-        them, by a few dozen runs of EP, where the data leave them open. It is "map", which takes
-        the scales under which the data are most probable, where averaging would move no skill by
-        more than .1 posterior standard deviations and widen none by more than 3%; and always with
-        judges, more than 600 skills (items times one more than categories) or more than 2,000
-        different comparisons. "prior" takes the medians of their priors. A
-        mapping fixes those that it names and learns the others by "map".
+        How to treat the prior scales and the tie width. "integrate" averages over them where the
+        data leave them open. It becomes "map" if that would move no skill by more than 0.1
+        posterior standard deviations and widen none by more than 3%. It is "map" with judges, over
+        600 skills (items times categories plus one) or over 2,000 different comparisons. "map"
+        takes the most probable values, "prior" the prior medians. A mapping fixes what it names;
+        "map" learns the rest.
     num_samples : int, default 2000
-        Number of posterior draws that `rank` is computed from.
+        Number of posterior draws behind `rank`.
     random_state : int, RandomState instance or None, default 0
         Seed of these draws.
 
@@ -76,10 +72,9 @@ class ArenaRanker(NamedRanker):
 
     Notes
     -----
-    Of leagues of 12 teams and 40 games, scales drawn from their priors, 90% intervals of skills
-    hold 90% where the scales are averaged over, and 84% where they are taken as known ("map").
-    In logs of 5,000 comparisons with judges, where they are, 88.5%. The uncertainty of
-    reliabilities and of the tie width is in all intervals and probabilities, by the delta method.
+    In simulated leagues of 12 teams and 40 games, 90% intervals of skill cover 90% with "integrate"
+    and 84% with "map". In logs of 5,000 comparisons with judges ("map") they cover 88.5%. Intervals
+    include the uncertainty of reliabilities and of the tie width, by the delta method.
 
     Examples
     --------
@@ -140,9 +135,8 @@ class ArenaRanker(NamedRanker):
         judge, category : array-like of shape (K,), optional
             Names of judge and category.
         callback : callable, optional
-            Called as the fit goes on: where scales are averaged over, with the number of values
-            that were tried and the best objective; else after each round, with its number and its
-            largest change.
+            Called with the number of values tried and the best objective if scales are averaged
+            over; else with the number of each round and its largest change.
 
         Raises
         ------
@@ -243,8 +237,8 @@ class ArenaRanker(NamedRanker):
     ) -> Array:
         """Probability of an outcome of new comparisons.
 
-        It allows for all that is uncertain, and for what of it goes together: skills, the worth of
-        being first, the tie width, and the judge's order bias and reliability.
+        It includes the joint uncertainty of skills, position effect, tie width, and the judge's
+        order bias and reliability.
 
         Parameters
         ----------
@@ -288,8 +282,8 @@ class ArenaRanker(NamedRanker):
     def effects(self, level: float = 0.9) -> list[Effect]:
         """What the position and ties come to, with intervals.
 
-        For the position it is how often the item shown first wins, in 100 comparisons of equal
-        items that one of them wins; for the tie width, how often equal items tie.
+        For the position: how often the item shown first wins, in 100 comparisons of equal items
+        without ties. For the tie width: how often equal items tie.
 
         `level` is the probability of the intervals.
         """

@@ -31,17 +31,17 @@ class CollaborativeOrdinalGP(Collaborative):
     collaborative : bool, default True
         Whether users share anything. If not, each has a model of their own.
     strength : float, optional
-        How many users the prior of the shared kernel is worth. If not given, 30 more than there are
-        items; beyond 500 of them, 530 for those rated most often, and 5,000 for how the others
-        follow these, so that rare items cannot spoil what is known of frequent ones.
+        How many users the prior of the shared kernel is worth. By default 30 more than the number
+        of items. Beyond 500 items, 530 for those rated most often and 5,000 for how the others
+        follow these.
     mean_strength : float, default 12.0
         How many users the prior of the shared mean is worth.
     num_kernel_items : int, default 1500
-        Of how many items, those rated most often, the shared kernel is learned. Further items
-        have a mean of their own and otherwise follow these, as new items do.
+        Number of items, those rated most often, that the shared kernel is learned for. Further
+        items have their own mean and otherwise follow these.
     user_thresholds : float, default 0.3
-        How much users differ in how they use the levels: spread of the logarithms of their gaps
-        between thresholds and of their noise. 0 gives all users the same.
+        Prior standard deviation, over users, of the logarithms of gaps between thresholds and of
+        noise. 0 gives all users the same.
     max_iterations : int, default 200
         Iterations of EM after which to give up.
     tol : float, default 1e-4
@@ -60,8 +60,8 @@ class CollaborativeOrdinalGP(Collaborative):
 
     Notes
     -----
-    Probabilities take what users share as known, and are a little too sure where users are few: in
-    simulation of 30 users and 12 items, or 60 and 30, the power of them that fits best is .9.
+    Probabilities take what users share as known, and are slightly overconfident with few users. In
+    simulations of 30 users and 12 items, or 60 and 30, their power 0.9 fits best.
 
     Examples
     --------
@@ -128,9 +128,8 @@ class CollaborativeOrdinalGP(Collaborative):
         levels : array-like of shape (K,)
             Whole numbers, higher is better; every level from the lowest to the highest is used.
         item_features : DataFrame, mapping or array, optional
-            Features by item id: the index of a DataFrame, or the keys of a mapping to rows of
-            numbers; or an array whose rows are those of the items ``0 .. m - 1``. Further items may
-            be among them. Without it nothing is known of items but their ratings.
+            Features by item id (a DataFrame's index or a mapping's keys), or an array with a row
+            for each of the items ``0 .. m - 1``. Further items may be among them.
         num_levels : int, optional
             Number of levels, where the lowest is 1; used for checking.
         checkpoint : str or Path, optional
@@ -183,8 +182,8 @@ class CollaborativeOrdinalGP(Collaborative):
         users, items : array-like of shape (K,)
             Ids, a pair a row.
         unknown : {"error", "population"}, default "error"
-            What users and items are that were not in `fit`: refused, or as the population is. Where
-            there are features of items, further items are added by `with_items`.
+            Whether users and items that were not in `fit` are refused, or predicted as the
+            population. `with_items` adds items by their features.
 
         Returns
         -------
@@ -265,8 +264,8 @@ class CollaborativeGP(Collaborative):
     collaborative, strength, mean_strength, num_kernel_items, max_iterations, tol, progress_bar
         As of `CollaborativeOrdinalGP`.
     user_scales : float, default 0.3
-        How much users differ in how far apart their ratings are, and how far they scatter: spread
-        of the logarithms of both. 0 gives all users the same.
+        Prior standard deviation, over users, of the logarithms of scale and noise of ratings. 0
+        gives all users the same.
 
     Attributes
     ----------
@@ -275,8 +274,8 @@ class CollaborativeGP(Collaborative):
 
     Notes
     -----
-    Intervals take mean, kernel, noise and users' scales as known, and are too narrow where users
-    are few: in simulation 90% intervals of ratings hold 82% (30 users, 12 items) and 80% (60, 30).
+    Intervals take mean, kernel, noise and users' scales as known, and are too narrow with few
+    users. In simulations, 90% intervals of ratings cover 82% (30 users, 12 items) and 80% (60, 30).
 
     Examples
     --------

@@ -39,25 +39,23 @@ class LabelRanker(Saved, EPEstimator):
     Parameters
     ----------
     kernel : {"auto", "linear", "rbf"}, default "auto"
-        Utilities linear in the features, or smooth functions of them. "auto" fits both and takes
-        the kernel with the larger evidence. It fits linear ones alone where the smooth ones have
-        more than 500 weights, ``n_basis + 1`` for each label.
+        Utilities linear in the features, or smooth functions of them. "auto" takes the one with the
+        larger evidence; it is "linear" if the other has more than 500 weights, ``n_basis + 1`` a
+        label.
     n_basis : int, default 50
         Number of points that the smooth functions are learned at: centres of the examples.
     calibrated : bool, default True
         Whether there is a zero alternative; it takes part if `fit` is given relevant labels.
     correlated : bool, default False
-        Whether utilities of labels vary together, with correlations that are learned: where two
-        labels are alike, what is learned of one is learned of the other. Averaging over
-        hyperparameters takes the correlations as they are at the maximum.
+        Whether utilities of labels are correlated. The correlations are learned, and kept at their
+        most probable values when hyperparameters are averaged over.
     labels : sequence, optional
         Names of all labels; without it, a table's columns, or those that are named.
     hyperparameters : {"integrate", "map", "prior"} or mapping, default "integrate"
-        "integrate" averages over what the data leave open, by 16 or 32 fits. "map" takes those
-        under which the data are most probable, their priors included, and is too sure where
-        examples are few: from forty of them 90% intervals of utilities hold 86%. "prior" takes
-        the medians of their priors. A mapping fixes those that it names (``scale``,
-        ``lengthscale`` of "rbf", ``zero_noise``, ``correlation``) and learns the others as "map".
+        "integrate" averages over them, by 16 or 32 fits. "map" takes the most probable values; from
+        forty examples, its 90% intervals of utilities cover 86%. "prior" takes the prior medians. A
+        mapping fixes what it names (``scale``, ``lengthscale`` of "rbf", ``zero_noise``,
+        ``correlation``); "map" learns the rest.
     standardize : bool, default True
         Whether to give each feature mean zero and standard deviation one over the examples.
     num_restarts : int, default 0
@@ -138,16 +136,14 @@ class LabelRanker(Saved, EPEstimator):
         X : array-like of shape (n, d)
             Features of the examples.
         rankings : sequence of length n, optional
-            Of each example, an order of some labels, best first, or None. A list or tuple in the
-            place of a label is a group of which nothing is said but that all in it are worse than
-            what comes before and better than what comes after; a set of pairs (better, worse) is a
-            partial order. Or a DataFrame of ranks, 1 best, with a column for each label, empty
-            where nothing is said. Numbers are labels only where ``labels`` or the columns of
-            `relevant` say so, and an array of numbers is refused: they may be ranks.
+            For each example, an order of some labels, best first, or None. A list or tuple in place
+            of a label is a group in no order; a set of pairs (better, worse) is a partial order. Or
+            a DataFrame of ranks, 1 the best, with a column for each label and empty cells. Numbers
+            are labels only if ``labels`` or the columns of `relevant` say so. An array of numbers
+            is refused: it may hold ranks.
         relevant : sequence of length n, optional
-            Of each example, its relevant labels, all others being irrelevant; or a tuple of two
-            lists, relevant and irrelevant labels; or None. Or a table of 1, 0 and NaN, or an array
-            with a column for each label.
+            For each example, its relevant labels (all others are irrelevant), a tuple of relevant
+            and irrelevant labels, or None. Or a table of 1, 0 and NaN with a column for each label.
         callback : callable, optional
             Called during the search for hyperparameters, see `bayesrank.infer.maximize_evidence`.
 
@@ -262,10 +258,9 @@ class LabelRanker(Saved, EPEstimator):
         X : array-like of shape (m, d)
             Features of examples.
         decision : {"kendall", "spearman"}, default "kendall"
-            Which expected distance to the true ranking is least: "kendall", the number of pairs in
-            the wrong order, by posterior means; or "spearman", the sum of squared differences of
-            ranks, by the number of labels that each is expected to beat. "kendall" is exact unless
-            hyperparameters were integrated over.
+            Which expected distance to make smallest: pairs in the wrong order ("kendall", exact
+            unless hyperparameters were integrated over), or squared differences of ranks
+            ("spearman").
 
         Returns
         -------

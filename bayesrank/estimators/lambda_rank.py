@@ -40,12 +40,12 @@ class LambdaRank(ListEstimator):
     Parameters
     ----------
     field : {"ranknet", "margin", "ndcg", "loss2", "loss2++", "mrr", "wta"} or callable
-        "ranknet", the default, and "margin" count all pairs of a list alike, and are the slopes of
-        convex costs; the others weigh pairs by ranks, see `bayesrank.solvers.lambda_rank.Field`.
-        With few queries, hundreds, rank weights hurt linear models; with thousands, or trees, try
-        "ndcg". Fields with gains ("ndcg", "loss2", "loss2++") take grades that are whole numbers
-        from 0 on; above 0 is relevant for "mrr" and "wta". A function takes ``(scores, labels,
-        where)`` of one padded list, in JAX, and returns ``(lam, curvature)``.
+        "ranknet", the default, and "margin" weigh all pairs of a list alike; the others weigh them
+        by ranks, see `bayesrank.solvers.lambda_rank.Field`. With hundreds of queries rank weights
+        hurt linear models; with thousands, or trees, try "ndcg". Fields with gains ("ndcg",
+        "loss2", "loss2++") take whole grades from 0; above 0 is relevant for "mrr" and "wta". A JAX
+        function takes ``(scores, labels, where)`` of one padded list and returns ``(lam,
+        curvature)``.
     model : {"linear", "network", "trees"}, default "linear"
         Linear scores; a network with tanh layers; gradient-boosted trees of LightGBM, which is an
         extra (``pip install 'bayesrank[trees]'``).
@@ -184,9 +184,9 @@ class LambdaRank(ListEstimator):
         """Posterior of the linear weights where the field is frozen at the fitted scores.
 
         A field of ranks has no potential, and so no posterior of its own. Its weights at these
-        scores, scaled so that those of a list sum to its items less one, make
-        `bayesrank.models.weighted_preferences`, which EP takes. Pairs count as if they were
-        independent: 90% intervals of weights hold 91% of lists of two items, and 86% of five.
+        scores, summing to a list's items less one, make `bayesrank.models.weighted_preferences`.
+        Pairs count as independent: 90% intervals of weights cover 91% with lists of two items, and
+        86% with five.
 
         Parameters
         ----------
@@ -232,7 +232,7 @@ class LambdaRank(ListEstimator):
         )
 
     def score_draws(self, X: Any, posterior: EPResult) -> Array:
-        """Posterior draws of scores: with `bayesrank.metrics`, the distribution of a figure.
+        """Posterior draws of scores: with `bayesrank.metrics`, the distribution of a metric.
 
         Parameters
         ----------

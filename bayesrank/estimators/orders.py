@@ -28,16 +28,15 @@ _FIX = "rank it in an order, or give it among items or item_features"
 class OrderRanker(NamedRanker):
     """Rank named items from orders of several at a time, each of which is one event.
 
-    In an event every item performs once, at its skill plus noise, and the performances come in the
-    order seen. An order of ten items is then not 45 independent comparisons, which would make
-    intervals far too narrow; for pairs that were compared one by one see
-    `bayesrank.PairwiseRanker`. Performances differ by noise alone: of items about which camps of
-    people disagree, intervals are too narrow (``python -m benchmarks order-subsets``).
+    In an event every item performs once, at its skill plus noise, and performances come in the
+    order seen. An order of ten items is not 45 independent comparisons, which would make intervals
+    far too narrow. For pairs compared one by one see `bayesrank.PairwiseRanker`. If camps of people
+    disagree, intervals are too narrow (``python -m benchmarks order-subsets``).
 
-    Where something is known of the items, their skill is a Gaussian process of their features
+    With features, skill is a Gaussian process of them
     (`bayesrank.models.orders.preference_orders`); else skills are independent
     (`bayesrank.models.orders.thurstone_orders`). Skill is in units of the noise of a performance;
-    only differences matter. Intervals of skill presuppose that unit; ranks and chances do not.
+    only differences matter.
 
     Parameters
     ----------
@@ -101,11 +100,9 @@ class OrderRanker(NamedRanker):
         Parameters
         ----------
         orders : iterable of sequences, table, or ComparisonData with orders
-            A table is read in any layout of orders that a file may have, see `read_comparisons`.
-            Each order's names, best first; a list, tuple or set in the place of a name is a group
-            of which nothing is said but that all in it are worse than what comes before and better
-            than what comes after. ``["a", "b", ["c", "d"]]`` is the best two of four, and
-            ``["a", ["b", "c"]]`` a choice. Names are text or numbers.
+            Each order's names, text or numbers, best first. A list, tuple or set in place of a name
+            is a group in no order: ``["a", "b", ["c", "d"]]`` is the best two of four, and ``["a",
+            ["b", "c"]]`` a choice. A table may have any layout of orders, see `read_comparisons`.
         y : None
             Not used; scikit-learn passes it.
         sample_weight : array-like of shape (N,), optional

@@ -58,18 +58,17 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
         Whether to give each feature mean zero and standard deviation one over the items of `fit`,
         as the priors suppose.
     num_restarts : int, default 3
-        Number of further starts of the search for hyperparameters, from random points: of few items
-        a rough function and a small smooth one may both explain the levels. Modes that compete have
-        points of their own in an average over hyperparameters, and ``result_.other_modes`` tells
-        their weights; "map" warns of them.
+        Number of further random starts of the search for hyperparameters. With few items a rough
+        function and a smooth one may both explain the levels. "integrate" averages over such modes
+        (``result_.other_modes``); "map" warns of them.
     random_state : int, RandomState instance or None, default 0
         Seed of these starts.
 
     Attributes
     ----------
     classes_ : ndarray of shape (r,)
-        The levels, from the lowest to the highest. scikit-learn's ``log_loss`` and the scorers made
-        of it suppose labels in sorted order: there, give numbers, or names that sort like levels.
+        The levels, from the lowest to the highest. For scikit-learn's ``log_loss`` give numbers, or
+        names that sort like levels.
     result_, params_, log_evidence_
         As for `bayesrank.PairwiseRanker`, of the function at the items of `fit`, site ``f``.
     thresholds_ : ndarray of shape (r - 1,)

@@ -35,43 +35,36 @@ Unknown = Literal["error", "population"]
 class PairwiseRanker(NamedRanker):
     """Rank named items from comparisons of two at a time.
 
-    Where something is known of the items, their skill is a Gaussian process of their features
-    (`bayesrank.models.preference_gp`); else skills are independent (`bayesrank.models.thurstone`),
-    and may move as time goes by (`bayesrank.models.dynamic_thurstone`).
-    Skill is in units of the noise of a performance about it; only differences matter. Intervals of
-    skill presuppose that unit, which judges at random or another noise move; ranks and chances of
-    winning do not.
+    With features, skill is a Gaussian process of them (`bayesrank.models.preference_gp`). Without,
+    skills are independent (`bayesrank.models.thurstone`), and may change with time
+    (`bayesrank.models.dynamic_thurstone`). Skill is in units of the noise of a performance; only
+    differences matter. Intervals of skill presuppose that unit; ranks and chances do not.
 
     Parameters
     ----------
     item_features : table, mapping, array-like of shape (n, d) or None, default None
-        Features of all items, those in no comparison included: a DataFrame whose index are the
-        names of the items, a mapping from names to rows of numbers, or an array whose rows are
-        those of `items`, or of items ``0 .. n - 1``.
+        Features of all items, compared or not: a DataFrame indexed by name, a mapping from names to
+        rows of numbers, or an array with a row for each of `items` (else of items ``0 .. n - 1``).
     items : sequence or None, default None
-        Names of all items. By default those of `item_features`, or, without features, those that
-        are compared. A name is anything that can be distinguished from others: text or a number.
+        Names of all items, text or numbers. By default those of `item_features`, or those compared.
     ard, laplacian, standardize
         Of items with features, see `bayesrank.PreferenceGP`.
     time : {"walk", "matern12", "matern32"} or None, default None
-        How skills move between comparisons whose times `fit` is given: ever further ("walk"), or
-        drawn back to the average, roughly ("matern12") or smoothly ("matern32"). Skills, ranks and
-        questions are then of the time of the last comparison. By default they stand still.
+        How skills change between comparisons: as a random walk, or drawn back to the average,
+        roughly ("matern12") or smoothly ("matern32"). Results are then as of the last comparison.
     likelihood : {"probit", "logit"}, default "probit"
         Normal noise (Thurstone) or logistic noise (Bradley-Terry).
     hyperparameters : {"integrate", "map", "prior"} or mapping, default "integrate"
-        "map" learns them as those under which the data are most probable, their priors
-        included: intervals are then too narrow where the data are few. "integrate" averages over
-        them, which takes some dozens of fits and widens the intervals by what is not known of them;
-        of more than 3,000 items, unless they have a graph or move, it is "map".
-        "prior" takes the medians of their priors. A mapping fixes those that it names (with
-        features ``amplitude``, ``lengthscale``, ``noise``, ``graph_weight``; else ``scale``;
-        ``tie_width``; with `time`, ``drift`` or ``lengthscale`` in units of the time from the first
-        comparison to the last) and learns the others by "map".
+        "integrate" averages over them, by some dozens of fits. "map" takes the most probable
+        values; intervals are then too narrow with few data. Beyond 3,000 items, without graph or
+        `time`, "integrate" is "map". "prior" takes the prior medians. A mapping fixes what it
+        names, and "map" learns the rest: with features ``amplitude``, ``lengthscale``, ``noise``,
+        ``graph_weight``, else ``scale``; ``tie_width``; with `time`, ``drift`` or ``lengthscale``,
+        in units of the observed period.
     num_restarts : int, default 0
-        Number of further starts of the search for hyperparameters, from random points.
+        Number of further random starts of the search for hyperparameters.
     num_samples : int, default 2000
-        Number of posterior draws that `rank` is computed from.
+        Number of posterior draws behind `rank`.
     random_state : int, RandomState instance or None, default 0
         Seed of these draws and starts.
 
@@ -93,14 +86,12 @@ class PairwiseRanker(NamedRanker):
 
     Notes
     -----
-    More than 3,000 items, without a graph or times, are fitted without a joint covariance, those
-    with features by inducing points (`bayesrank.gp.inducing_point_prior`): ``result_`` is a
-    `bayesrank.infer.EPResult`, and ``result_.approximation`` tells how good it is. Draws of
-    that many skills take the most time: `num_samples` of 200 will do for most tables.
+    Beyond 3,000 items, without a graph or times, no joint covariance is kept. Items with features
+    are then fitted by inducing points (`bayesrank.gp.inducing_point_prior`); see
+    ``result_.approximation``. Draws take the most time there: try ``num_samples=200``.
 
-    A row of data is a comparison, so that scikit-learn's ``GridSearchCV`` and ``cross_val_score``
-    hold comparisons out: ``GridSearchCV(PairwiseRanker(), {"likelihood": ["probit", "logit"]}
-    ).fit(comparisons)``. All rankers share compiled code, so that folds of one size compile once.
+    A row of data is a comparison, so scikit-learn's ``cross_val_score`` and ``GridSearchCV`` hold
+    comparisons out. Rankers share compiled code: folds of one size compile once.
 
     Examples
     --------
@@ -157,23 +148,20 @@ class PairwiseRanker(NamedRanker):
         Parameters
         ----------
         comparisons : ComparisonData, table, or array-like of shape (K, 2)
-            What `bayesrank.datasets.read_comparisons` returns; or names of winner and loser of each
-            comparison; repeats count. A table has the columns ``winner`` and ``loser``, and perhaps
-            ``tie`` (1 where the two were judged equal), ``weight`` and ``time``; or it is laid out
-            as a file may be, and a `bayesrank.datasets.ReadingNote` says how it is read.
+            What `bayesrank.datasets.read_comparisons` returns, or names of winner and loser;
+            repeats count. A table has the columns ``winner``, ``loser`` and perhaps ``tie``,
+            ``weight`` and ``time``, or any layout of files; a `bayesrank.datasets.ReadingNote` then
+            says how it is read.
         y : None
             Not used; scikit-learn passes it.
         ties : array-like of shape (K,), optional
-            True where the two were judged equal and their order means nothing. If any is, a tie
-            is a third outcome, with a width of its own to be learned.
+            True where the two were judged equal. A tie is then a third outcome, of a learned width.
         sample_weight : array-like of shape (K,), optional
             How often each comparison counts, from zero on.
         time : array-like of shape (K,), optional
-            When each comparison was, where skills move: numbers, or dates (NumPy's, pandas',
-            Python's, or text such as 2024-05-31), in any order.
+            When each comparison was, in any order: numbers, or dates such as 2024-05-31.
         callback : callable, optional
-            Called as the search for hyperparameters goes on, with the number of values that were
-            tried and the best objective.
+            Called with the number of values tried and the best objective so far.
 
         Raises
         ------
@@ -245,7 +233,7 @@ class PairwiseRanker(NamedRanker):
         items : sequence of shape (m,), optional
             Names of items; without it, all in the order of ``names_``.
         time : number or date, optional
-            Where skills move, when: no earlier than the last comparison, which is the default.
+            With ``time=``, when; by default, and at the earliest, at the last comparison.
         return_std : bool, default True
             Whether to return the standard deviations.
 
@@ -279,22 +267,21 @@ class PairwiseRanker(NamedRanker):
     ) -> Array:
         """Probability that the first item of each pair wins a comparison with the second.
 
-        It allows for all that is uncertain: the skills, and the noise of a comparison. For the
-        probability that the first item's skill is higher, see `bayesrank.ranking`.
+        It includes the uncertainty of skills and the noise of a comparison. For the probability
+        that the first item's skill is higher, see `bayesrank.ranking`.
 
         Parameters
         ----------
         pairs : table, or array-like of shape (P, 2)
             Names of items; the columns of a table as for `fit`.
         time : number or date, or array-like of shape (P,), optional
-            Where skills move, when the comparisons are: no earlier than the last one in `fit`,
-            which is the default.
+            With ``time=``, when the comparisons are; by default, and at the earliest, at the last
+            one in `fit`.
         outcome : {"win", "tie", "loss"}, default "win"
             What the first item is to do. The probabilities of the three add up to one; those of a
             win and a loss do where no comparison in `fit` was tied.
         unknown : {"error", "population"}, default "error"
-            What an item is that was not in `fit` and of which nothing else is known: refused, or
-            one drawn from the population of items, whose skill is as the prior says.
+            Whether to refuse an item that was not in `fit`, or to draw its skill from the prior.
 
         Returns
         -------

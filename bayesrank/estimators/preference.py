@@ -28,11 +28,10 @@ _FIX = "the index of X holds the items' names"
 class PreferenceGP(SkillRanker):
     """Skills of items with features, learned from comparisons of two items at a time.
 
-    The skill is a Gaussian process of the features with a squared-exponential kernel, and varies
-    little between neighbours in a graph of the items if there is one. It is on the scale on which
-    ``noise``, the standard deviation of a performance about its skill, is about one; only
-    differences of skill matter. It is `bayesrank.PairwiseRanker` with features and items by their
-    row numbers, and predicts further items from their features.
+    The skill is a Gaussian process of the features with a squared-exponential kernel. If there is a
+    graph of the items, skill varies little between neighbours. Skill is in units in which ``noise``
+    is about one; only differences matter. Items go by row numbers, and new ones are predicted from
+    their features.
 
     Parameters
     ----------
@@ -41,11 +40,10 @@ class PreferenceGP(SkillRanker):
     likelihood, hyperparameters, num_restarts, num_samples, random_state
         As for `bayesrank.PairwiseRanker`.
     laplacian : int, matrix of shape (n, n), callable or None, default None
-        A graph whose neighbours have similar skills, which lets the items of `fit` that nobody
-        compared help to rank the others. An integer joins each item with so many nearest ones, by
-        the features as the model sees them. A matrix, sparse or dense, is the Laplacian of a graph
-        of the items of `fit`; a callable makes one from their features, say ``lambda X:
-        gp.laplacian(gp.knn_graph(X, 5, weights="heat"))``. None means no graph.
+        A graph whose neighbours have similar skills, so items that nobody compared help too. An
+        integer joins each item with so many nearest ones, by (standardized) features. A matrix,
+        sparse or dense, is the Laplacian of a graph of the items of `fit`; a callable makes one
+        from their features: ``lambda X: gp.laplacian(gp.knn_graph(X, 5, weights="heat"))``.
     standardize : bool, default True
         Whether to give each feature mean zero and standard deviation one over the items of `fit`.
         The priors, and any ``lengthscale`` in `hyperparameters`, suppose features on that scale.

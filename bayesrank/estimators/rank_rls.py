@@ -47,13 +47,13 @@ class RankRLS(ListEstimator):
         Weight of the squares of a list of n items: ``2 / (n - 1)``, with which each list counts
         alike (the paper's); 1, with which each item does; n, each pair.
     regularization : {"evidence", "leave-query-out"} or float, default "evidence"
-        The constant lambda, squared noise over squared prior scale: that of the largest evidence,
-        that with the least error on queries held out, or a positive number.
+        The constant lambda, squared noise over squared prior scale. It has the largest evidence,
+        the least error on queries held out, or is a positive number.
     solver : {"auto", "dense", "lsmr", "nystrom"}, default "auto"
-        "dense" decomposes a matrix of the smaller of rows and features (of the rows for kernels
-        other than linear); "lsmr" works by products with the features, without standard deviations
-        and hold-out, its evidence a close estimate; "nystrom" has the kernel's features of some
-        rows. "auto" is dense up to a side of 5,000, then lsmr (linear) or nystrom.
+        "dense" decomposes a matrix of the smaller of rows and features (linear kernel) or of the
+        rows. "lsmr" needs products with the features only, but gives no standard deviations or
+        hold-out, and estimates the evidence. "nystrom" takes the kernel's features of some rows.
+        "auto" is dense up to a side of 5,000, then lsmr (linear) or nystrom.
     num_landmarks : int, default 1000
         Rows that "nystrom" draws.
     random_state : int, RandomState instance or None, default 0
@@ -75,14 +75,13 @@ class RankRLS(ListEstimator):
 
     Notes
     -----
-    Scores are the posterior mean at one constant, as are `coef_` and what is held out, and not its
-    average over the constants that the data leave open. With ``regularization="evidence"`` standard
-    deviations are of the errors about these scores, that average and its distance from them
-    included: 90% intervals hold 90%. With a constant that is given, or chosen by hold-out, they are
-    too small where the data say little of it. The length scale of "rbf" is taken as known.
+    Scores, `coef_` and hold-out are posterior means at one constant. With
+    ``regularization="evidence"`` standard deviations include the uncertainty of the constant: 90%
+    intervals cover 90%. With a given constant, or one chosen by hold-out, they may be too small.
+    The length scale of "rbf" is taken as known.
 
-    Where one short list is all there is, the evidence may take the grades for noise alone, with so
-    large a constant that scores round to 0; a warning says so.
+    With one short list, the evidence may explain the grades as noise, so that scores round to 0; a
+    warning says so.
 
     References
     ----------
