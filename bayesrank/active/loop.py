@@ -61,8 +61,7 @@ class QueryLoop(Session):
         keeps. They differ in `final_ranking`, where "integrate" averages over what the answers
         leave open about them. A mapping fixes those that it names, and integrates over the others.
     refit_after : int, default 40
-        Number of answers after which to learn them first; from fewer they are often worse than the
-        medians.
+        Number of answers after which to learn them first.
     background : bool, default False
         Whether to learn them in a thread, and use them from the first question after it is done.
     ard : bool, default False
@@ -108,9 +107,9 @@ class QueryLoop(Session):
     `judge_noise`, and that nobody is asked a question that they have answered or skipped
     before, though others may be. Threads of one process may share a loop.
 
-    The covariance of all items is held in memory: that is for some thousand items. Of many more,
-    ask about a sample, and carry the answers to the others by `bayesrank.PreferenceGP`, whose
-    ``fit(features of the sample, loop.comparisons).predict(features of all)`` takes any number.
+    The covariance of all items is held in memory, which suits a few thousand items. With more, ask
+    about a sample, and predict the others by `bayesrank.PreferenceGP`: ``fit(features of the
+    sample, loop.comparisons).predict(features of all)``.
 
     Examples
     --------
@@ -298,9 +297,8 @@ class QueryLoop(Session):
         Raises
         ------
         ValueError, JournalError
-            If the names or features do not fit the others, or the loop has a graph of items: make
-            the loop again with all items and their graph, on the same journal. If the journal
-            cannot be written.
+            If names or features do not fit, or the loop has a graph of items (then open a new loop
+            with all items on the same journal); if the journal cannot be written.
         """
         with self._turn:
             together = self._items.with_more(items, features)

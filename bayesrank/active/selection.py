@@ -99,11 +99,10 @@ def best_batch(
 ) -> tuple[Array, Array]:
     """Choose q pairs jointly, to be asked before any of the answers is known.
 
-    Greedy: each next pair is the best under the beliefs to be expected once the pairs before it
-    have been answered (`anticipate`: the mean as it is, the covariance averaged over the answers).
-    Two questions that would tell the same are therefore not both asked, which the q best of
-    `best_pairs` often are. It costs q calls of `best_pairs`; of very many pairs, pass the best few
-    thousand singles as `candidates`.
+    Greedy: each next pair is the best under the beliefs expected after the pairs before it
+    (`anticipate`). So two questions that tell the same are not both asked, as the q best of
+    `best_pairs` may be. It costs q calls of `best_pairs`; with very many pairs, pass the best few
+    thousand as `candidates`.
 
     Parameters
     ----------

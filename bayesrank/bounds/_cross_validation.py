@@ -145,8 +145,8 @@ def cross_validation_bound(
     Raises
     ------
     ValueError
-        If there are fewer labelled queries than folds, no unlabelled ones, a label other than 0
-        and 1, scores of the wrong shape, or parts of queries that do not fit each other.
+        If there are fewer labelled queries than folds, no unlabelled ones, labels other than 0 and
+        1, or shapes that do not fit.
     """
     check_delta(delta)
     labelled, unlabelled = _checked("labelled", labelled), _checked("unlabelled", unlabelled)

@@ -59,8 +59,8 @@ class ErrorInterval:
 def normal_error(scores: ArrayLike, labels: ArrayLike, alpha: float = 0.0) -> tuple[float, float]:
     """Empirical k-partite error and its standard error, the error being a U-statistic [1]_.
 
-    To first order the error is a sum over examples of their mean loss against the other levels,
-    so its variance is the sum over levels of ``n_l`` times the variance of that inside the level.
+    To first order the error is a sum over examples of their mean loss against other levels. Its
+    variance is the sum over levels of ``n_l`` times the variance of these losses inside.
 
     Parameters
     ----------

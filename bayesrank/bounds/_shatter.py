@@ -42,10 +42,9 @@ def linear_shatter(dim: int, *, form: Form = "theorem") -> Shatter:
         Number of features; a constant one does not count, since it ranks nothing.
     form
         ``"theorem"``: the product over pairs of levels as printed, corrected where it fails.
-        ``"joint"``: ours. One weight vector orders all ``N = sum_{l < m} n_l n_m`` pairs at once,
-        so the coefficient is at most the number of faces that ``N`` hyperplanes cut ``R**dim``
-        into, ``sum_{i <= dim} 2**i binomial(N, i)``. It holds for all counts, is never above the
-        corrected product, and its logarithm does not grow with the number of pairs of levels.
+        ``"joint"``: ours. One weight vector orders all ``N = sum_{l < m} n_l n_m`` pairs at once.
+        So the coefficient is at most the number of faces that ``N`` hyperplanes cut ``R**dim``
+        into, ``sum_{i <= dim} 2**i binomial(N, i)``. It is never above the corrected product.
 
     Returns
     -------

@@ -40,10 +40,9 @@ _STRUCTURES = ("auto", "dense", "factorised", "probes", "low_rank")
 class EP:
     """Expectation propagation on a NumPyro program.
 
-    The program is any NumPyro model whose unobserved real-valued sites are jointly Gaussian once
-    its hyperparameters are fixed, and in which each element of an observed site's log density sees
-    them through one affine scalar predictor.  It needs no mark: predictors and likelihoods are
-    found in its trace, see `bayesrank.infer.reader.program`.
+    The program is a NumPyro model whose unobserved real-valued sites are jointly Gaussian at fixed
+    hyperparameters. Each element of an observed site's log density sees them through one affine
+    scalar predictor. Predictors and likelihoods are found in the program's trace.
 
     Parameters
     ----------
@@ -58,22 +57,20 @@ class EP:
     max_sweeps
         Number of parallel sweeps after which to give up.
     tol
-        EP has converged when no margin's mean moves by more than this many posterior standard
-        deviations in a sweep, nor its log variance by more than this.
+        Largest move of a margin in the last sweep: of means in posterior standard deviations, and
+        of log variances.
     precision
         "float64" computes in double precision whatever JAX is configured to; "float32" in single
         precision, about twice as fast, with an accuracy near 1e-3 posterior standard deviations and
         a `tol` no smaller than 1e-3.
     structure
-        How the posterior is kept. "dense" keeps the covariances of all latents. Where these are
-        independent and each datum sees few of them, as players and games, "factorised" keeps a
-        Gaussian for each alone, quickly, and leaves out what they have in common; "probes" keeps
-        the sparse precision and solves with it by conjugate gradients, also where latents are drawn
-        given few others, as in walks and hierarchies. "low_rank" does the same for a prior of low
-        rank plus diagonal, as `bayesrank.gp.inducing_point_prior` makes it, and for few latents
-        that all data share beside many others, as in ``Phi @ w + e``. "auto" is dense up to 3,000
-        latents, and of more takes "probes" or "low_rank" where it can; where latents are
-        independent and a likelihood is not log-concave, "factorised", with a warning.
+        How the posterior is kept. "dense" keeps all covariances. "factorised" is quick, and keeps a
+        Gaussian for each of independent latents alone. "probes" keeps a sparse precision, of
+        independent latents and of those drawn given few others (walks, hierarchies). "low_rank" is
+        for a prior of low rank plus diagonal (`bayesrank.gp.inducing_point_prior`), or few latents
+        that all data share beside many others (``Phi @ w + e``). "auto" is dense up to 3,000
+        latents, and "probes" or "low_rank" beyond. With independent latents and a likelihood that
+        is not log-concave it is "factorised", with a warning.
     mesh
         Devices that share the sites, of one process or of several (`jax.distributed`); each does
         its part of a sweep, and what they say of the latents is summed. It serves "dense" and
@@ -260,8 +257,8 @@ class EP:
     ) -> tuple[Array, EPState]:
         """EP's log evidence, differentiable, and the state that it was evaluated at.
 
-        The sites and their cavities are held fixed in the derivative, which at EP's fixed point is
-        the total derivative: there the evidence is stationary in them.  Pure, like `step`.
+        The derivative holds sites and cavities fixed; at EP's fixed point the evidence is
+        stationary in them. Pure, like `step`.
 
         Parameters
         ----------
@@ -322,11 +319,9 @@ class EP:
         num_samples
             Number of posterior draws that the result keeps.
         callback
-            Called after each sweep with its number and with how far it moved the margin that moved
-            most, in posterior standard deviations: EP has converged where that is below `tol`.
-            An error in it does not stop the sweeps, and is raised when they have ended.
-            Code that calls it is compiled apart. With a `mesh`, the first
-            process calls it. Later sweeps with ``structure="probes"`` and "low_rank" do not.
+            Called after each sweep with its number and the largest move of a margin, in posterior
+            standard deviations. An error in it is raised when the sweeps have ended. With a `mesh`,
+            the first process calls it. Later sweeps of "probes" and "low_rank" do not.
 
         Returns
         -------
@@ -345,8 +340,8 @@ class EP:
         ConvergenceWarning
             If EP has not converged after `max_sweeps` sweeps.
         AccuracyWarning
-            If the quadrature of a factor missed more than a hundredth of its mass, or has its
-            mean or standard deviation wrong by more than .03 standard deviations.
+            If the quadrature of a factor missed over 1% of its mass, or has its mean or standard
+            deviation wrong by over 0.03 standard deviations.
         """
         sources = sources_of(params or {})
         params = dict(params or {})

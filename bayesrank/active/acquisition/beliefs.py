@@ -110,9 +110,9 @@ def anticipate(beliefs: Beliefs, pair: ArrayLike) -> Beliefs:
     r"""Beliefs to be expected once a question has been answered, whatever the answer.
 
     Answer :math:`y` moves the mean by :math:`g_y c` and takes :math:`\omega_y c c^\top` off the
-    covariance, where :math:`g_y` and :math:`-\omega_y` are the derivatives of :math:`\log Z_y` in
-    the margin's mean. With :math:`p = \Phi(z)`, :math:`z = m / \sqrt{2 \sigma^2 + v}`, averaging
-    over the answers leaves the mean where it is, and
+    covariance. Here :math:`g_y` and :math:`-\omega_y` are derivatives of :math:`\log Z_y` in the
+    margin's mean. With :math:`p = \Phi(z)`, :math:`z = m / \sqrt{2 \sigma^2 + v}`, averaging over
+    the answers leaves the mean where it is, and
 
     .. math::
         E[A_y] = A - \bar\omega\, c c^\top, \qquad

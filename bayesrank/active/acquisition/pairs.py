@@ -88,12 +88,10 @@ def bald(beliefs: Beliefs, pairs: ArrayLike) -> Array:
     .. math:: H(p) - E_{s \sim N(m, v)}\, H(\Phi(s / (\sqrt 2 \sigma))), \quad
         H(p) = -p \log p - (1 - p) \log(1 - p).
 
-    The entropy :math:`H(\Phi(x))` is a sum of three Gaussian bumps in x to 8.1e-8 nats everywhere,
-    and the expectation of a Gaussian bump under a Gaussian is known. An expectation is no further
-    off than what it is of, so the score is right to 1.7e-7 nats for every m, v and noise. With ties
-    there are three answers, and the expectation is a sum over 48 nodes: right to 1e-3 nats where
-    the standard deviation of the margin is up to six times the noise, to 1e-5 up to twice and a
-    half.
+    Three Gaussian bumps in x approximate the entropy :math:`H(\Phi(x))`, so the score is right to
+    1.7e-7 nats for every m, v and noise. With ties the expectation is a sum over 48 nodes. It is
+    right to 1e-3 nats if the margin's standard deviation is at most 6 times the noise, and to 1e-5
+    up to 2.5 times.
 
     Parameters
     ----------
@@ -186,8 +184,7 @@ def random_gain(key: Array) -> Acquisition:
     Parameters
     ----------
     key : Array
-        Random key. The score of a pair depends on the key and the pair alone, not on the pairs that
-        are scored with it, nor on the order of its items.
+        Random key. The score of a pair depends on it and the pair alone, in either order.
 
     Returns
     -------

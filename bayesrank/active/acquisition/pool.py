@@ -126,9 +126,8 @@ def pool_variance(beliefs: Beliefs, pairs: ArrayLike) -> Array:
     r"""Expected reduction of the variance of a margin, averaged over all pairs of items ([3]_).
 
     An answer is expected to take :math:`\bar\omega (c_a - c_b)^2` off the variance of the margin of
-    items a and b (`bayesrank.active.anticipate`), and the average of that over all pairs is
-    :math:`2 \bar\omega` times the sample variance of the entries of c. So all pairs of items are
-    the pool, at the price of one pass over the items.
+    items a and b (`bayesrank.active.anticipate`). Its average over all pairs is :math:`2
+    \bar\omega` times the sample variance of c, at the price of one pass over the items.
 
     Parameters
     ----------

@@ -131,13 +131,12 @@ class IntegratedEP:
         init
             Where the search for the mode starts, by name, as for `maximize_evidence`.
         num_points
-            Number of points of the first round, rounded up to a power of two. If not given, 64;
-            or 32 for up to four hyperparameters where EP is dear, of more than 200 latents or
-            10,000 sites. Rounds as large follow, three at most, where the effective number is less
-            than 0.35 of a round, or 25 points or more have a Pareto tail of 0.7 or above. Of 64
-            points, means are good to about 0.05 standard deviations, and standard deviations to 5%
-            on the unconstrained scale, and to 15% on a scale of their own with a long tail; of 32,
-            to about twice that. The error falls faster than one over the root of their number.
+            Number of points of a round, rounded up to a power of two. By default 64, or 32 for up
+            to four hyperparameters and over 200 latents or 10,000 sites. Up to three more rounds
+            follow if the effective number is below 0.35 of a round, or the Pareto tail is 0.7 or
+            above. With 64 points, means are right to about 0.05 standard deviations. Standard
+            deviations are right to 5% (unconstrained), and to 15% with a long tail. With 32, errors
+            are about twice that.
         num_samples
             Number of posterior draws that the result keeps.
         num_restarts

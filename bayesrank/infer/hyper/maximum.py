@@ -104,10 +104,9 @@ def maximize_evidence(
     starts from the sites of the one before it.  The optimiser is SciPy's L-BFGS-B on the
     unconstrained scale.
 
-    Without covariances (priors of low rank, and latents drawn given few others, by ``EP``'s
-    `structure`) gradient and evidence are estimates, from the same random numbers at every point.
-    The ascent then goes by the gradient alone, until a step would gain less than .001 nats; what is
-    learned is off by some .06 posterior standard deviations, or less.
+    Without covariances (``EP``'s `structure`) gradient and evidence are estimates, from the same
+    random numbers at every point. The ascent then goes by the gradient alone, until a step would
+    gain less than 0.001 nats. Its error is about 0.06 posterior standard deviations or less.
 
     Parameters
     ----------
@@ -141,8 +140,8 @@ def maximize_evidence(
     Raises
     ------
     ValueError
-        If the program is not one that EP can take, has no free hyperparameters, `init` names
-        others or is outside their domains, or a setting makes no sense.
+        If EP cannot take the program, it has no free hyperparameters, or `init` or a setting does
+        not fit.
 
     Warns
     -----

@@ -191,9 +191,8 @@ class IntegratedEPResult(MixtureResult):
     Attributes
     ----------
     converged
-        Whether EP converged at all points that count, and the weights can be relied on: no Pareto
-        tail is 0.7 or above, and the effective number of points is no smaller than was asked
-        for.
+        Whether EP converged at all points that count, and the weights are reliable: a Pareto tail
+        below 0.7, and an effective number of points as large as was asked for.
     effective_points
         Effective number of points, ``1 / sum w^2``.
     mode
@@ -211,7 +210,7 @@ class IntegratedEPResult(MixtureResult):
         each, and its hyperparameters. They have points of their own.
     seed, heights, support
         What the draws follow from: a seed, EP's log evidence plus log prior at each point, shape
-        (K,), and the ends of the supports as in `EPResult`; None in files of version 0.1.
+        (K,), and supports as in `EPResult`. None in files of version 0.1.
 
     Notes
     -----

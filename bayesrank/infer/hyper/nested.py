@@ -104,8 +104,8 @@ class NestedEP:
     ) -> NestedEPResult:
         """Draw hyperparameters and latents from their joint posterior.
 
-        The walk is on the unconstrained scale, made white by the curvature where the evidence times
-        the prior is largest, so that a short warm-up will do.
+        The walk is on the unconstrained scale, whitened by the curvature at the mode, so a short
+        warm-up is enough.
 
         Parameters
         ----------
@@ -132,9 +132,8 @@ class NestedEP:
         Raises
         ------
         ValueError
-            If the program is not one that EP can take, or has no hyperparameter to integrate over,
-            or a number of draws or chains is not positive, or `target_accept_prob` is not between
-            0 and 1.
+            If EP cannot take the program, it has no hyperparameter to integrate over, or a setting
+            is out of range.
         TypeError
             If `rng_key` is not a random key, or an argument is being traced.
 

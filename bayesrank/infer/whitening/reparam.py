@@ -36,12 +36,11 @@ class WhitenReparam(Reparam):
     """Draw a Gaussian site as its location plus a root of its covariance times a white site.
 
     The white site is called as the site with ``_white`` appended, has its shape, and is standard
-    normal; the site itself becomes deterministic. Serves ``Normal``, ``MultivariateNormal`` by
-    covariance, precision or ``scale_tril``, ``LowRankMultivariateNormal``, tinygp's
-    ``numpyro_dist()``, and what affine transforms make of these (``ZeroSumNormal``, of which the
-    white site has an element less along each axis), expanded or in plates, as a value in the
-    ``config`` of `numpyro.handlers.reparam`. To whiten all sites of a program that can be, use
-    `whiten`.
+    normal; the site itself becomes deterministic. It is a value in the ``config`` of
+    `numpyro.handlers.reparam`, for ``Normal``, ``MultivariateNormal``,
+    ``LowRankMultivariateNormal``, tinygp's ``numpyro_dist()``, and affine transforms of these,
+    expanded or in plates. The white site of a ``ZeroSumNormal`` has an element less along each
+    axis. To whiten all sites of a program that can be, use `whiten`.
 
     Examples
     --------

@@ -67,32 +67,29 @@ class EM:
         (which of two items is better, by the logistic of the difference).
     collaborative
         Whether users share mean and kernel. If not, each has a prior ``N(level, scale * K)`` of its
-        own, with ``K`` the base kernel, and learns its level, scale and noise alone. (From numbers
-        that are all the same there is no noise to learn: such a user's becomes ever smaller.)
+        own, with ``K`` the base kernel, and learns its level, scale and noise alone.
     strength
-        How many users the prior of the kernel is worth. If not given, for the 500 items that were
-        observed most often 30 more than they are, and for how further items follow these 5,000, see
-        `bayesrank.gp.KernelPrior`, which may be given, too: without ``items``, its tiers are of
-        those observed most often first. 0 is maximum likelihood, which overfits.
+        How many users the prior of the kernel is worth, or a `bayesrank.gp.KernelPrior`; without
+        ``items``, its tiers are of those observed most often first. By default 30 more than the
+        number of the 500 items observed most often, and 5,000 for how further items follow these. 0
+        is maximum likelihood, which overfits.
     mean_strength
-        How many users the prior of the mean is worth: an item that two users have rated should not
-        follow these two alone. On held-out ratings of 30, 100, 670 and 3,000 users, 12 is about as
-        good as anything from 5 to 40, and better than 1.
+        How many users the prior of the mean is worth. On held-out ratings of 30 to 3,000 users, 12
+        is about as good as anything from 5 to 40, and better than 1.
     num_kernel_items
-        Of how many items, those observed most often, users share a kernel that is learned. Further
-        items have means of their own, and follow these as new ones do, by the base kernel,
-        independent of each other given these [3]_: an iteration takes time of order
-        ``m**2 * num_kernel_items`` then, and memory for a few ``m x m`` matrices.
+        Number of items, those observed most often, with a learned shared kernel. Further items have
+        their own means, and follow these by the base kernel, independent given these [3]_. An
+        iteration takes time of order ``m**2 * num_kernel_items``, and memory for a few ``m x m``
+        matrices.
     user_thresholds
-        Spread of users' gaps between thresholds, and of their noise, about the shared ones: the
-        standard deviation of their logarithms, as in the programs. 0 gives all users the same.
+        Standard deviation, over users, of the logarithms of gaps between thresholds and of noise. 0
+        gives all users the same.
     user_scales
         The same of users' scales and noise of numbers, where they share mean and kernel.
     learn_base
-        Whether the base kernels' scales are learned, if there is a strength; by default where a
-        kernel is given to `run`, and of levels of no more than 200 items, where it says how much
-        of what users think of an item they think of all. They matter most for items that nobody
-        has rated, and where ratings are few.
+        Whether the base kernels' scales are learned, if there is a strength. By default they are if
+        a kernel is given to `run`, and for levels of up to 200 items. They matter most with few
+        ratings.
     accelerate
         Whether to go further than EM's steps, by Anderson's acceleration [2]_, where that does not
         lower the objective. Individual models are not accelerated.

@@ -48,8 +48,8 @@ class EMResult:
     log_prior
         Log prior density of the estimate, up to a constant.
     trace
-        ``log_evidence + log_prior`` at the beginning of each iteration. Of numbers it never falls.
-        Of levels it may, by little: the evidence is EP's, right at its fixed point only.
+        ``log_evidence + log_prior`` at the beginning of each iteration. It never falls for numbers.
+        It may fall a little for levels, as EP's evidence is right at its fixed point only.
     converged
         Whether its last ten changes together were less than the tolerance, and the sites settled.
 
@@ -248,9 +248,8 @@ class EMResult:
     ) -> EMResult:
         """Fit other users to what they say, with all that is shared as it was learned.
 
-        Where users differ in thresholds, or in scale and noise, so do new ones, by the same rule:
-        each gets the most probable, which with few observations are near the shared. ``log_prior``
-        is the density of these alone.
+        New users get their own most probable thresholds, or scale and noise, if users have them.
+        ``log_prior`` is the density of these alone.
 
         Parameters
         ----------

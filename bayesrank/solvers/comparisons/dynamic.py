@@ -19,10 +19,10 @@ from bayesrank.solvers.comparisons.process import rate_name
 class DynamicEP(OwnPriorEP):
     """EP on `bayesrank.models.dynamic_thurstone`: the same fixed point, by chains in time.
 
-    EP by itself keeps the skills of all items at all times in one covariance. Here those of one
-    time at a time are kept: a sweep over K comparisons of n items takes a time of order ``K n^2``
-    and room for ``K n`` numbers, however many times there are. The result holds the skills at the
-    last time, site ``f`` (and ``rate``); ``past`` is among its ``marginalized_sites``.
+    EP alone keeps the skills of all items at all times in one covariance; this keeps one time at a
+    time. A sweep over K comparisons of n items takes time of order ``K n^2`` and room for ``K n``
+    numbers, for any number of times. The result holds the skills at the last time, site ``f`` (and
+    ``rate``); ``past`` is among its ``marginalized_sites``.
 
     `bayesrank.infer.IntegratedEP` and `bayesrank.infer.maximize_evidence` take it as any engine.
 

@@ -38,9 +38,9 @@ def fit_arena(
 ) -> ArenaFit:
     """Learn the scales and reliabilities, and the posterior of all else.
 
-    Every round finds the covariances once, which is what takes time where there are thousands of
-    latents. Between, the rows' sites, the reliabilities and the tie width are brought to rest with
-    the cavities' variances held, each time with the means found by conjugate gradients.
+    Every round finds the covariances once, which takes the time with thousands of latents. In
+    between, sites, reliabilities and the tie width converge at fixed cavity variances, with means
+    by conjugate gradients.
 
     Parameters
     ----------
@@ -52,8 +52,8 @@ def fit_arena(
     max_rounds
         Number of rounds at most.
     tolerance
-        The fit has converged when a round changes no mean of a skill, bias or log reliability by
-        more than this share of its posterior standard deviation, and no log scale by more than it.
+        Largest change in a round at which it has converged: of means in posterior standard
+        deviations, and of log scales.
     callback
         Called after each round with its number and its largest change.
 

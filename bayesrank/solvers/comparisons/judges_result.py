@@ -24,13 +24,13 @@ class ArenaFit(NamedTuple):
     Attributes
     ----------
     mean, covariance
-        Of the overall skills, the effect of the position and the log tie width, in this order and
-        of the two last those that there are; shapes (m,) and (m, m).
+        Of the overall skills, then the position effect and the log tie width if there are any;
+        shapes (m,) and (m, m).
     num_items
         How many of these are skills.
     category_skills, category_covariance
-        Skills in each category, overall and its own together, shape (C, n), and their covariance
-        with the two last of ``mean`` behind them, shape (C, m, m); None without categories.
+        Skills in each category (C, n), overall plus own, and their covariance (C, m, m), with what
+        follows the skills in ``mean``. None without categories.
     with_position, with_ties
         Which of the two last there are.
     bias, bias_variance
@@ -40,10 +40,9 @@ class ArenaFit(NamedTuple):
     bias_reliability
         Covariance of each judge's order bias and log reliability, shape (J,).
     judge_covariance
-        Covariances of ``mean`` (and of the skills in each category with what follows them there)
-        with each judge's own latents: its order bias, if there is one, and its log reliability;
-        shape (1 + C, L, m, J). None if there are no judges, or if this has more than 5 million
-        numbers: then they are taken as uncorrelated.
+        Covariances of ``mean``, and of each category's, with each judge's order bias (if any) and
+        log reliability, shape (1 + C, L, m, J). None without judges, or beyond 5 million numbers:
+        then they count as uncorrelated.
     scales
         Values of the scales, ``tie_width`` among them.
     converged, num_rounds
