@@ -35,8 +35,7 @@ class Battles:
     """What rows say: the rows that are used, their two items, and which of these was better.
 
     `position` is 1 where the first item has the advantage of its position and 0 where neither has,
-    or None if the file does not say who was shown first. `repeating` is a column of outcomes that
-    says what the points do, if there is one.
+    or None if unknown. `repeating` is a column of outcomes that repeats the points, if any.
     """
 
     found: Found

@@ -300,8 +300,7 @@ class ColumnNames:
     date_format
         Format of the times, as in ``"%d/%m/%Y"``, if it is ambiguous.
     fold_names
-        Whether names that differ in case, blanks, invisible letters or Unicode form, or as 1 and
-        1.0 do, are one item, spelled as it was first.
+        Whether names that differ in case, blanks, Unicode form, or as 1 and 1.0 do, are one item.
     positive
         The side that a positive number favours.
 

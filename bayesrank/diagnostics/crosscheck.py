@@ -74,12 +74,11 @@ def crosscheck(
     Parameters
     ----------
     model
-        A program that EP can take, or a result of EP, which is then checked as it is: its program,
-        arguments and hyperparameters are used again. A result of `IntegratedEP` or `NestedEP` is
-        compared with NUTS over latents and hyperparameters together. That takes longer than at
-        fixed hyperparameters, since every step of NUTS makes the prior anew (and factors the
-        covariance of a Gaussian process). The hyperparameters are compared on their unconstrained
-        scale, of positive ones the logarithm.
+        A program that EP can take, or a result of EP, which is checked at its own arguments and
+        hyperparameters. A result of `IntegratedEP` or `NestedEP` is compared with NUTS over latents
+        and hyperparameters together. That takes longer than at fixed hyperparameters, since every
+        step of NUTS makes the prior anew (and factors the covariance of a Gaussian process). The
+        hyperparameters are compared on their unconstrained scale, of positive ones the logarithm.
     *args, **kwargs
         Arguments of the program.
     engines
@@ -116,8 +115,8 @@ def crosscheck(
     Raises
     ------
     ValueError
-        If an argument is out of range, or the program is not one that EP can take, or has so many
-        latents that EP keeps no covariances.
+        If an argument is out of range, EP cannot take the program, or it keeps no covariances of so
+        many latents.
 
     Examples
     --------

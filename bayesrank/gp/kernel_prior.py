@@ -86,9 +86,8 @@ class KernelPrior:
         num_core
             Number of items.
         strength
-            How many users the prior is worth; if not given, 30 more than there are items, and of
-            the items after the first 500 5,000, so that rare items cannot spoil what is known of
-            frequent ones.
+            How many users the prior is worth; by default 30 more than the number of items, and
+            5,000 for items after the first 500.
         """
         if strength is not None:
             return cls((Tier(0, num_core, float(strength)),))

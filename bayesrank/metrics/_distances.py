@@ -35,11 +35,9 @@ def kendall_distance(
 ) -> PerQuery:
     """Kendall's distance of two rankings with ties [2]_ or of two top lists [1]_.
 
-    A pair in opposite orders costs 1, a pair tied in one ranking alone costs `penalty` (with one
-    half, its expected value under random tie-breaking), a pair tied in both costs nothing. With `k`
-    the pairs are those of items that are in either top list, and all items outside a top list are
-    tied last in it: ``K^(penalty)`` of [1]_. Items tied for the last place of a top list are all in
-    it.
+    A pair in opposite orders costs 1, a pair tied in one ranking alone `penalty`, a pair tied in
+    both nothing. With `k` the pairs are those of items in either top list, ``K^(penalty)`` of [1]_.
+    Items outside a top list are tied last in it; those tied for its last place are all in it.
 
     Parameters
     ----------

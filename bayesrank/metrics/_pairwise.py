@@ -91,8 +91,8 @@ def k_partite_error(
     """Empirical k-partite ranking error of ordered ratings [1]_ (Definition 1).
 
     The sum of ``(m - l)**alpha`` over pairs of ratings ``l < m`` in the wrong order, ties one half,
-    over the *number* of pairs of unlike ratings: with ``alpha > 0`` it can therefore exceed 1. For
-    two levels it is the bipartite error whatever `alpha` is, if the levels are neighbours.
+    over the *number* of pairs of unlike ratings. With ``alpha > 0`` it can exceed 1. For two
+    neighbouring levels it is the bipartite error.
 
     Parameters
     ----------
@@ -137,8 +137,8 @@ def disagreement_error(
     """Disagreement error of the signs of differences [2]_ (1).
 
     The mean over all pairs of ``|sign(y - y') - sign(f - f')| / 2``: 1 for a pair in the wrong
-    order, one half for a pair tied in the scores or in the labels alone, 0 for one tied in both.
-    Unlike `pairwise_error` it charges scores for telling apart what the labels do not.
+    order, one half for one tied in scores or labels alone. Unlike `pairwise_error` it charges
+    scores for telling apart what the labels do not.
 
     Parameters
     ----------

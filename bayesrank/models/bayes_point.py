@@ -59,19 +59,18 @@ def ordinal_version_space(
     ``above``        observed, shape (n, k - 1)         1 where the level lies above a threshold
     ================ ================================== =========================================
 
-    The scale s is the standard deviation of a score whose features have size one, ``weight_scale``
-    times the root of d, and u that of the score plus noise; m and C are those of
-    `bayesrank.distributions.ordinal.threshold_prior`. The share of the score in what decides the
-    level, :math:`s^2 / u^2`, then has the arcsine density, a priori.
+    The scale s is the standard deviation of a score whose features have size one: ``weight_scale``
+    times the root of d. That of score plus noise is u; m and C are those of
+    `bayesrank.distributions.ordinal.threshold_prior`. A priori :math:`s^2 / u^2` has the arcsine
+    density.
 
     The prior of the thresholds has their means in order. Any example has its score above those
     below its level and below the others, which puts them in order as well.
 
-    EP is a little too sure of this program where examples are few and the noise is small, as many
-    sites then cut the same corner off. On forty examples its standard deviations of weights are 5%
-    too small on average, 12% where the noise is less than an eighth of a score's standard
-    deviation, and 90% intervals of scores hold 87 to 89%, where those of the exact posterior hold
-    89 to 90%, see ``python -m benchmarks calibration``.
+    EP is slightly overconfident with few examples and little noise. With forty examples its
+    standard deviations of weights are 5% too small on average, and 12% if the noise is below an
+    eighth of a score's. Its 90% intervals of scores cover 87 to 89%, those of the exact posterior
+    89 to 90% (``python -m benchmarks calibration``).
 
     Parameters
     ----------

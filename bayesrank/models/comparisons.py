@@ -204,14 +204,12 @@ def preference_gp(
         Whether each feature has a lengthscale of its own; then ``lengthscale`` has shape (d,).
     laplacian : ArrayLike or scipy.sparse array, optional
         Laplacian :math:`L` of a graph of the items, shape (n, n), as `bayesrank.gp.laplacian` makes
-        it. The prior density of ``f`` is then multiplied by :math:`\exp(-w f' L f / 2)`, with
-        :math:`w = \mathtt{graph\_weight}`, and normalised: items that the graph joins have similar
-        skills, also those in no comparison [1]_. New items are related to them by the kernel; the
-        process as a whole has the kernel `bayesrank.gp.graph_kernel`.
+        it. The prior density of ``f`` is multiplied by :math:`\exp(-w f' L f / 2)`, with :math:`w =
+        \mathtt{graph\_weight}`, and normalised. So items that the graph joins have similar skills
+        [1]_. The process as a whole has the kernel `bayesrank.gp.graph_kernel`.
     rank : int, optional
-        Number of inducing points, of which the prior of ``f`` is then
-        `bayesrank.gp.inducing_point_prior`: of low rank but for the items' own
-        variances, for items too many for a covariance matrix.
+        Number of inducing points of `bayesrank.gp.inducing_point_prior`, which is then the prior of
+        ``f``, for items too many for a covariance matrix.
     **columns
         What else is known of each comparison, see `compare`.
 
@@ -279,8 +277,8 @@ def compare(
     period : ArrayLike, optional
         Which of the times each comparison was at, integers of shape (K,).
     outcomes : ArrayLike, optional
-        Integers of shape (K,) that make ties possible: 2 if the first item of the row wins, 1 if
-        there is no difference, 0 if the second wins. Without it the first item of the row wins.
+        Integers of shape (K,): 2 if the first item of the row wins, 1 for a tie, 0 if the second
+        wins. Without it the first item of the row wins.
     weights : ArrayLike, optional
         How often each comparison counts, positive numbers of shape (K,). Without it, once.
     counted : ArrayLike, optional

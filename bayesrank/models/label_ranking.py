@@ -268,12 +268,11 @@ def calibrated_label_ranking(
     calibrated : bool, default True
         Whether there is a zero among the alternatives.
     correlated : bool, default False
-        Whether utilities of labels vary together: with the correlation R, those of labels a and b
-        have the covariance :math:`scale^2 R_{ab} \phi(x)' \phi(x')` (the intrinsic model of
-        coregionalisation), apart from their levels.
+        Whether utilities of labels are correlated. Those of labels a and b then have the covariance
+        :math:`scale^2 R_{ab} \phi(x)' \phi(x')` (the intrinsic model of coregionalisation).
     step : float, default 0.02
-        Standard deviation of the small noise of each side of a condition, in units of the noise of
-        a performance: with none at all EP's sites would be edges.
+        Standard deviation of small noise on each side of a condition, in units of the noise of a
+        performance. Without it EP's sites would be edges.
 
     Raises
     ------

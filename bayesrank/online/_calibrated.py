@@ -36,9 +36,9 @@ class CalibratedPerceptron(SavedLearner):
     r"""Calibrated constraint classification, online (Algorithm 1 of [1]_), for top label-rankings.
 
     Each label has a linear utility, and the zero alternative has utility zero. A target is the
-    relevant labels of an example, best first. Where the ranking of the labels with positive utility
-    is another, the weights of the labels in constraints that do not hold move towards or away from
-    the example, by the loss divided by the number of such constraints.
+    relevant labels of an example, best first. If the labels with positive utility rank differently,
+    weights of labels in violated constraints move towards or away from the example. Each moves by
+    the loss over the number of such constraints.
 
     Parameters
     ----------
@@ -99,10 +99,10 @@ class CalibratedPerceptron(SavedLearner):
         X : array-like of shape (n, d)
             Features.
         y : sequence of length n
-            Of each example, the numbers of its relevant labels, best first, from 0 to c - 1; none
-            is a target, too. As an array of integers (n, l), -1 stands for no label. Or of each a
-            `LabelConstraints`: then the loss is the share of its constraints that do not hold,
-            `constraint_loss`, and `pairs`, `relevant` and `loss` do not matter.
+            For each example, the numbers of its relevant labels from 0 to c - 1, best first; none
+            is a target, too. In an array of integers (n, l), -1 is no label. Or a
+            `LabelConstraints` for each; the loss is then `constraint_loss`, and `pairs`, `relevant`
+            and `loss` do not matter.
 
         Raises
         ------

@@ -9,8 +9,7 @@ def rank_loss(
 ) -> float:
     r"""Average rank loss :math:`\frac{1}{T} \sum_t |\hat y_t - y_t|`.
 
-    Averages of ranks are real numbers, and the loss depends on whether they are rounded to levels
-    first: an average between two levels is never right, but never quite wrong either.
+    Averages of ranks are real numbers, and the loss depends on whether they are rounded first.
 
     Parameters
     ----------

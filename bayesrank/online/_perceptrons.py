@@ -206,8 +206,8 @@ class OAPBPM(_OneRule, _Ensemble):
     seed : int, default 0
         Seed of what each member is shown.
     sampling : {"bernoulli", "poisson"}, default "bernoulli"
-        Whether a member is shown an example once or not at all, as in the paper, or as often as a
-        Poisson variable of mean `tau` says; Oza's online bagging is "poisson" with ``tau=1.0``.
+        How often a member is shown an example: once or not at all, as in the paper, or by a Poisson
+        variable of mean `tau`. Oza's online bagging is "poisson" with ``tau=1.0``.
     kernel : Kernel, optional
         As for `PRank`.
     budget : int, default 1000

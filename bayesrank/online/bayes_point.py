@@ -29,43 +29,40 @@ EXPLICIT = 1000
 class OnlineBayesPoint(KernelRanker):
     r"""Weights and thresholds by assumed-density filtering, with what is uncertain about them.
 
-    The model is that of `bayesrank.models.ordinal_version_space`: weights and thresholds are
-    Gaussian, and a level says on which side of each threshold the score fell, up to normal noise.
-    The posterior mean is the Bayes point, and the posterior covariance says how well it is known.
+    The model is `bayesrank.models.ordinal_version_space`: weights and thresholds are Gaussian. A
+    level says on which side of each threshold the score fell, up to normal noise. The posterior
+    mean is the Bayes point.
 
-    How large the noise is is not known either, nor how far apart thresholds are, nor whether some
-    of the labels tell nothing. Nine components, of seven noises and two that are robust, are tried
-    side by side, and averaged with the probabilities that the stream gives them: each is weighed by
-    how probable it found every level before it was seen.
+    The size of the noise is unknown, too. Nine components, seven noises and two robust ones, run
+    side by side. Each is weighed by the probability that it gave to the levels seen.
 
     Parameters
     ----------
     num_levels : int
         Number of levels, at least 2.
     noise : float or sequence of float, optional
-        Standard deviation of the noise, on the scale of the scores; if there are several, the
-        stream decides. If not given, noises from a hundredth of a score's standard deviation to ten
-        times it are weighed, and two components a quarter of whose labels tell nothing.
+        Standard deviation of the noise, on the scale of the scores; the stream weighs several. By
+        default seven, from 0.01 to 10 times a score's standard deviation, and two components a
+        quarter of whose labels are random.
     weight_scale : float, default 1.0
         Prior standard deviation of a weight. Features of size about one are best, as
         standardised ones are; ten times larger or smaller does little harm.
     threshold_scale : float, optional
-        Prior standard deviation of thresholds that are independent about zero, in no order. If not
-        given, they are expected in their order, and as far apart as scores and noise reach, see
-        `bayesrank.distributions.ordinal.threshold_prior`: without it the first hundred forecasts
-        are far too sure.
+        Prior standard deviation of thresholds that are independent about zero, in no order. By
+        default they are expected in order (`bayesrank.distributions.ordinal.threshold_prior`);
+        otherwise the first hundred forecasts are far too sure.
     covariance : {"full", "diagonal"}, default "full"
         Whether to keep covariances, at :math:`O(k D^2)` an example, or variances only, at
-        :math:`O(k D)`. These do well only if the features are hardly correlated: let zero be the
-        middle of each, above all where a polynomial kernel makes features of them.
+        :math:`O(k D)`. Variances do well only if the features are hardly correlated: centre each at
+        zero.
     forgetting : float, default 0.0
         For streams that drift: the share of what is known of each unknown that is forgotten between
         two examples, in [0, 1). About the last 1 / forgetting examples count.
     kernel : Kernel, optional
         A kernel of tinygp; without it, the scalar product. A polynomial kernel with no more than
         1,000 monomials, or than `budget`, is used through explicit features, which is exact. With
-        any other the score is a Gaussian process with this kernel, times the square of
-        `weight_scale`, kept at a basis of stored examples at :math:`O(k B^2)` an example.
+        others the score is a Gaussian process with this kernel times `weight_scale` squared, at a
+        basis of stored examples, at :math:`O(k B^2)` an example.
     budget : int, default 100
         Number of examples B that the basis may have. It grows by those that are new to it; as long
         as it is not full, nothing is approximated but the filtering. From a full basis the example
@@ -202,9 +199,8 @@ class OnlineBayesPoint(KernelRanker):
     def query_score(self, X: ArrayLike) -> Array:
         """Score how much the level of each example would teach.
 
-        It is the mutual information of the level and the unknowns, in nats: how uncertain the level
-        is, less how uncertain it would be if weights, thresholds and noise were known. An example
-        is worth asking about if it is uncertain for want of knowledge, and not for noise.
+        It is the mutual information of the level and the unknowns (weights, thresholds, noise), in
+        nats. It is small if the level is uncertain because of noise alone.
 
         Parameters
         ----------

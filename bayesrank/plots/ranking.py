@@ -30,8 +30,8 @@ def plot_ranking(
     ax
         Axes to draw on; a new figure if not given.
     max_items
-        Most items to show, at least 2: of more, the best three quarters of that number and the
-        last quarter are shown, and the gap between them is marked.
+        Most items to show, at least 2. The best three quarters of that number and the last quarter
+        are shown, and the gap is marked.
     xlabel
         Name and unit of the skill axis.
 

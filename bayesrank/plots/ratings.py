@@ -35,8 +35,8 @@ def plot_tastes(
     ax
         Axes to draw on; a new figure if not given.
     labels
-        How many of the best liked, the least liked and the most controversial items are named, by
-        numbers that a list beside the picture explains, the best liked first.
+        How many of the best liked, least liked and most controversial items are named, by numbers
+        in a list beside the picture.
 
     Returns
     -------

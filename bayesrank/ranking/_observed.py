@@ -84,8 +84,8 @@ def count_records(
 def connected_components(comparisons: ArrayLike, num_items: int) -> NDArray[np.int64]:
     """Which items are linked by comparisons, directly or through others.
 
-    Of two items in different components no comparison says which is better: their order comes from
-    the prior alone, and a rank that both are given is not evidence.
+    No comparison says which of two items in different components is better: their order comes from
+    the prior alone.
 
     Parameters
     ----------

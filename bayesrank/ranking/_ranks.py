@@ -223,9 +223,9 @@ def rank_interval(samples: ArrayLike, level: float = 0.9) -> Array:
 
     The lower end is the largest rank :math:`a` with :math:`P(R < a) \le (1 - level) / 2`, the upper
     end the smallest :math:`b` with :math:`P(R > b) \le (1 - level) / 2`, under the draws. Ranks are
-    whole, so the interval holds *at least* ``level``: noticeably more when it is only a few ranks
-    wide. An item that ties counts with the best rank of its group at the lower end and with the
-    worst at the upper end, so that the interval holds however the tie is broken.
+    whole, so the interval has *at least* this probability: noticeably more if it is a few ranks
+    wide. A tied item counts with the best rank of its group at the lower end and the worst at the
+    upper end.
 
     Parameters
     ----------

@@ -33,9 +33,8 @@ _MAX_ROWS = 40
 class RankSummary:
     """Ranking with uncertainty; every array is in ranked order, best first.
 
-    Items stand in the order of their mean skill. Where they fall into components between which
-    there is no comparison, one component stands below the other, and all that is said of an item
-    (ranks, probabilities, tiers) is said of its component.
+    Items stand in the order of their mean skill. Components without comparisons between them stand
+    one below the other; ranks, probabilities and tiers are then those within a component.
 
     Attributes
     ----------

@@ -146,9 +146,9 @@ def comparisons_needed(
     r"""Roughly how many more comparisons would separate the first item from those of its tier.
 
     The rule supposes that skills differ by what is estimated now. A comparison of two items whose
-    skills differ by :math:`d` brings the information :math:`p'(d)^2 / (p(d) (1 - p(d)))` about it,
-    where :math:`p(d)` is the chance that the better one wins. They are separated when the standard
-    deviation of the difference is no larger than :math:`d / \Phi^{-1}(level)`.
+    skills differ by :math:`d` has the information :math:`p'(d)^2 / (p(d) (1 - p(d)))`, with
+    :math:`p(d)` the better one's chance to win. They are separated when the standard deviation of
+    the difference is no larger than :math:`d / \Phi^{-1}(level)`.
 
     Parameters
     ----------

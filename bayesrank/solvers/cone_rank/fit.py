@@ -91,9 +91,8 @@ def fit_exact(
 ) -> Cone:
     """Alternate between the weights, by projected gradients, and the atoms, one after the other.
 
-    The objective is a quadratic of one atom with the same curvature in all directions, so that its
-    minimum within the bound is the shortened minimum without: each update is exact, and the
-    objective never rises.
+    In one atom the objective is a quadratic of equal curvature in all directions. Its minimum
+    within the bound is the shortened one without, so each update is exact.
 
     Parameters
     ----------

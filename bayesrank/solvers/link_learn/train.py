@@ -126,8 +126,8 @@ def fit_link_learn(
     Raises
     ------
     ValueError
-        If fewer than two documents have links and text, no linked documents share a term, or a
-        step of the training leaves the range of numbers.
+        If fewer than two documents have links and text, no linked documents share a term, or
+        training overflows.
     """
     enter_jax()
     learned, held = _split(texts, links, rng, fold)
