@@ -14,18 +14,18 @@ from bayesrank.solvers.comparisons import JudgedSkills, arena_data, fit_arena
 
 
 def brute(pairs, tied, n):
-    """Count triads and circles one by one."""
+    """Count triads and cycles one by one."""
     margin = np.zeros((n, n))
     for (winner, loser), equal in zip(pairs, tied, strict=True):
         margin[winner, loser] += not equal
         margin[loser, winner] -= not equal
-    triads = circles = 0
+    triads = cycles = 0
     for three in itertools.combinations(range(n), 3):
         if all(margin[i, j] for i, j in itertools.combinations(three, 2)):
             triads += 1
             beaten = [sum(margin[i, j] > 0 for j in three if j != i) for i in three]
-            circles += beaten == [1, 1, 1]
-    return triads, circles
+            cycles += beaten == [1, 1, 1]
+    return triads, cycles
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -35,11 +35,11 @@ def test_circles_by_enumeration(seed):
     pairs = np.array([rng.choice(n, 2, replace=False) for _ in range(90)])
     tied = rng.random(90) < 0.2
     found = transitivity(pairs, np.zeros((5, n)), expit, tied=tied, num_replicates=5)
-    assert (found.num_triads, found.num_circles) == brute(pairs, tied, n)
+    assert (found.num_triads, found.num_cycles) == brute(pairs, tied, n)
     weights = rng.integers(1, 4, 90)
     again = transitivity(pairs, np.zeros((5, n)), expit, tied=tied, weights=weights)
     repeated = np.repeat(np.arange(90), weights)
-    assert (again.num_triads, again.num_circles) == brute(pairs[repeated], tied[repeated], n)
+    assert (again.num_triads, again.num_cycles) == brute(pairs[repeated], tied[repeated], n)
 
 
 def games(rng, skills, count):
@@ -84,7 +84,7 @@ def test_of_many_items_those_with_most_opponents_are_looked_at():
     lonely = np.array([(6 + i, 0) for i in range(5)])
     played = np.concatenate([pairs, lonely])
     few = transitivity(played, np.zeros((4, 11)), expit, max_items=6)
-    assert (few.num_triads, few.num_circles) == brute(pairs, np.zeros(300), 6)
+    assert (few.num_triads, few.num_cycles) == brute(pairs, np.zeros(300), 6)
 
 
 def order_biased(rng, n, skill_weight, cycle_weight=0.0):

@@ -297,8 +297,8 @@ class QueryLoop(Session):
         Raises
         ------
         ValueError, JournalError
-            If names or features do not fit, or the loop has a graph of items (then open a new loop
-            with all items on the same journal); if the journal cannot be written.
+            If names or features do not fit; if the journal cannot be written; if the loop has a
+            graph of items. Then open a new loop with all items on the same journal.
         """
         with self._turn:
             together = self._items.with_more(items, features)

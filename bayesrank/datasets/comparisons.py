@@ -87,7 +87,7 @@ def read_comparisons(
         Column of the comparisons that says when each was: numbers, or dates such as 2024-05-31, or
         2024-05-31T18:00 without a time zone.
     columns
-        Columns that go by other names, or are not to be used.
+        Names of columns that are not recognised, or are to be ignored.
 
     Returns
     -------

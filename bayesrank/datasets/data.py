@@ -12,8 +12,8 @@ class OrderEvents:
     Attributes
     ----------
     groups
-        Of each order the numbers of the items, group by group, the best group first. Nothing is
-        said of items in one group.
+        For each order, the numbers of the items, group by group, best first. Items in one group are
+        not compared.
     counts
         How often each was given, shape (N,).
 
@@ -37,10 +37,9 @@ _BY_ROW = ("comparisons", "tied", "times", "weights", "position", "judges", "cat
 class ComparisonData:
     """Who was preferred to whom, and what is known of the items.
 
-    Every row of `comparisons` is one piece of evidence: a pair that occurs twice counts twice.
-    Where there are `orders`, they are the evidence, and `comparisons` the pairs that they imply:
-    these are not independent, and taken for evidence of their own they make intervals far too
-    narrow.
+    Every row of `comparisons` is one piece of evidence: a pair that occurs twice counts twice. With
+    `orders`, these are the evidence, and `comparisons` are the pairs that they imply. The pairs are
+    not independent: as evidence they would make intervals far too narrow.
 
     Parameters
     ----------
@@ -63,8 +62,8 @@ class ComparisonData:
     weights
         Shape (K,), how often each comparison counts, positive; None if each counts once.
     position
-        Shape (K,): 1 where the winner (of a tie, the item named first) was shown first or at home,
-        -1 where the other was, 0 where neither; None if nothing is said of that.
+        Shape (K,): 1 where the winner (or first item of a tie) was shown first or at home, -1 where
+        the other was, 0 for neither; None if nothing is said of that.
     position_label
         What the position is, as in "being shown first"; empty if there is none.
     judges, categories
@@ -73,7 +72,7 @@ class ComparisonData:
     judge_names, category_names
         Their names.
     layout
-        How the file is laid out, as an example of its header; empty of PrefLib's files.
+        How the file is laid out, as an example of its header; empty for PrefLib's files.
     notes
         Sentences on how the file was understood, and what of it was left out.
     unused_column_hints

@@ -89,7 +89,7 @@ def align(path: str | Path, data: ListData, like: ListData) -> tuple[ListData, L
     Parameters
     ----------
     path
-        Where `data` is from, for the message.
+        File of `data`, for the message.
     data, like
         Items; the order of names is that of `like`.
 

@@ -59,11 +59,11 @@ class ModelComparison:
     Attributes
     ----------
     names
-        Of the programs, best first: by leaving one out.
+        Names of the programs, best first by leaving one out.
     log_evidence
-        Of each program, in nats; NaN for results that have none.
+        Log evidence of each program, in nats; NaN for results that have none.
     probability
-        Of each program given the data, if one of them is true and all were equally probable before;
+        Probability of each program, if one of them is true and all were equally probable before;
         NaN unless all have an evidence.
     elpd
         Expected log density of new data of the same number, in nats: the sum over observations of
@@ -167,10 +167,9 @@ def compare(results: Mapping[str, Any]) -> ModelComparison:
 
     Notes
     -----
-    EP's evidence and draws are at fixed hyperparameters. Where those were learned from the same
-    data, the figures flatter the program, the more so the more of them there are; `NestedEP`
-    averages over them instead. Leaving out is computed from the posterior draws by Pareto-smoothed
-    importance sampling (ArviZ).
+    EP's evidence and draws are at fixed hyperparameters. If those were learned from the same data,
+    the numbers flatter the program; `NestedEP` averages over them instead. Leaving out is computed
+    by Pareto-smoothed importance sampling (ArviZ).
 
     Examples
     --------

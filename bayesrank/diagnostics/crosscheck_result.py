@@ -140,7 +140,7 @@ class CrossCheck:
         return self.verdicts.get("ep") or next(iter(self.verdicts.values()))
 
     def to_dataframe(self) -> pd.DataFrame:
-        """The figures, one row for each latent site and engine.
+        """The table, one row for each latent site and engine.
 
         Returns
         -------
@@ -149,9 +149,8 @@ class CrossCheck:
             standard deviations; ``monte_carlo_error``, what the former would be by NUTS's Monte
             Carlo error alone; ``sd_ratio_min``, ``sd_ratio_median``, ``sd_ratio_max``; ``r_hat``
             (largest) and ``ess`` (smallest) of NUTS; ``k_hat``; ``log_evidence`` (EP's, or SVI's
-            ELBO); ``importance_evidence`` and its standard error ``importance_error``;
-            ``seconds``. Where NUTS was not run there is one row for each engine and ``site`` is
-            empty.
+            ELBO); ``importance_evidence`` and its standard error ``importance_error``; ``seconds``.
+            Without NUTS there is one row for each engine and ``site`` is empty.
         """
         import pandas as pd
 

@@ -11,8 +11,8 @@ def randomized_pit(
 ) -> NDArray[np.float64]:
     r"""Probability integral transform of levels, uniform if the predictions are right.
 
-    Where level :math:`y` was predicted with probability :math:`p_y`, a draw from the interval
-    between :math:`\sum_{k < y} p_k` and :math:`\sum_{k \le y} p_k`.
+    For a level :math:`y` with probabilities :math:`p_k` it is a draw from the interval between
+    :math:`\sum_{k < y} p_k` and :math:`\sum_{k \le y} p_k`.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
 """Is there one order at all? Cycles among three items, against what the model expects of them.
 
-A ranking supposes that one number an item says who beats whom. Chance alone makes some circles
+A ranking supposes that one number an item says who beats whom. Chance alone makes some cycles
 (A beats B, B beats C, C beats A); where there are more of them than in data that the fitted model
 makes up, who wins depends on who meets whom, and no single order says it. This is a posterior
-predictive check [1]_ whose figure is the share of circles among all triads, as in [2]_.
+predictive check [1]_ whose statistic is the share of cycles among all triads, as in [2]_.
 
 References
 ----------
@@ -38,10 +38,10 @@ class Transitivity:
     num_triads
         Number of triads of items each two of which have a winner, by the majority of their
         decisive comparisons.
-    num_circles
-        Number of triads in which these winners go round in a circle.
+    num_cycles
+        Number of triads in which these winners make a cycle.
     share
-        ``num_circles / num_triads``; NaN without triads.
+        ``num_cycles / num_triads``; NaN without triads.
     expected_lower, expected_upper
         Ends of the 90% interval of that share in data that the model makes up.
     p_value
@@ -54,12 +54,12 @@ class Transitivity:
     >>> from bayesrank.diagnostics import transitivity
     >>> games = np.array([[0, 1], [1, 2], [2, 0]])  # a cycle
     >>> found = transitivity(games, np.zeros((1, 3)), cdf)
-    >>> found.num_circles, found.num_triads
+    >>> found.num_cycles, found.num_triads
     (1, 1)
     """
 
     num_triads: int
-    num_circles: int
+    num_cycles: int
     share: float
     expected_lower: float
     expected_upper: float
@@ -120,7 +120,7 @@ def transitivity(
     --------
     >>> from scipy.special import expit
     >>> games = [(0, 1), (1, 2), (2, 0)]
-    >>> transitivity(games, np.zeros((10, 3)), expit).num_circles
+    >>> transitivity(games, np.zeros((10, 3)), expit).num_cycles
     1
     """
     pairs, draws = np.asarray(comparisons), np.asarray(skills)
@@ -129,7 +129,7 @@ def transitivity(
     meetings = _meetings(pairs, count, draws.shape[1], max_items)
     kept, place = np.unique(meetings.items, return_inverse=True)
     one, other = place.reshape(2, -1)
-    circles, triads = _circles(one, other, meetings.margin(meetings.number), len(kept))
+    cycles, triads = _cycles(one, other, meetings.margin(meetings.number), len(kept))
     if triads == 0:
         return Transitivity(0, 0, np.nan, np.nan, np.nan, np.nan)
     winner, loser = pairs[meetings.rows].T
@@ -142,12 +142,12 @@ def transitivity(
             else:
                 margin = margins(int(draw))[meetings.rows]
             made_up = rng.binomial(meetings.number, win_chance(margin))
-            again, of = _circles(one, other, meetings.margin(made_up), len(kept))
+            again, of = _cycles(one, other, meetings.margin(made_up), len(kept))
             shares.append(again / of if of else 0.0)
-    share = circles / triads
+    share = cycles / triads
     lower, upper = np.quantile(shares, [0.05, 0.95])
     p_value = float(np.mean(np.array(shares) >= share - 1e-12))
-    return Transitivity(triads, circles, share, float(lower), float(upper), p_value)
+    return Transitivity(triads, cycles, share, float(lower), float(upper), p_value)
 
 
 class _Meetings(NamedTuple):
@@ -178,11 +178,11 @@ def _meetings(pairs: Array, count: Array, num_items: int, max_items: int) -> _Me
     return _Meetings(items, rows, count[rows].astype(int), pair, side)
 
 
-def _circles(first: Array, second: Array, margin: Array, size: int) -> tuple[int, int]:
-    """Number of circles and of triads, where `first` beat `second` by `margin`."""
+def _cycles(first: Array, second: Array, margin: Array, size: int) -> tuple[int, int]:
+    """Number of cycles and of triads, where `first` beat `second` by `margin`."""
     beats = np.zeros((size, size), np.float32)
     beats[first[margin > 0], second[margin > 0]] = 1.0
     beats[second[margin < 0], first[margin < 0]] = 1.0
     met = beats + beats.T
-    circles = np.sum(beats @ beats * beats.T, dtype=float) / 3.0
-    return round(circles), round(float(np.sum(met @ met * met, dtype=float)) / 6.0)
+    cycles = np.sum(beats @ beats * beats.T, dtype=float) / 3.0
+    return round(cycles), round(float(np.sum(met @ met * met, dtype=float)) / 6.0)

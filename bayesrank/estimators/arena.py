@@ -31,8 +31,8 @@ _LONGEST_LIKELIHOOD = 10_000_000  # numbers, 80 MB
 class ArenaRanker(NamedRanker):
     """Rank named items from a log of comparisons, by who judged, in which order and category.
 
-    Every part is optional: an advantage of being shown first (or at home), ties as a third outcome,
-    judges with an order bias and a reliability, and a skill in each category. Judges and categories
+    Every part is optional: an advantage of being shown first or at home, ties as a third outcome,
+    and a skill in each category. Judges have an order bias and a reliability. Judges and categories
     are partially pooled (`bayesrank.models.judged_comparisons`). For items with features, or skills
     that change with time, see `bayesrank.PairwiseRanker`.
 

@@ -135,7 +135,7 @@ class CollaborativeOrdinalGP(Collaborative):
         checkpoint : str or Path, optional
             A file that the state is saved to as EM goes on, and at the end.
         init_state : str, Path or EMState, optional
-            Where to go on: a checkpoint, or the state of an earlier result, of the same data.
+            A checkpoint, or the state of an earlier result, of the same data, to continue from.
         callback : callable, optional
             Called after each iteration with its number and the objective per rating.
 

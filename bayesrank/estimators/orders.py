@@ -41,9 +41,9 @@ class OrderRanker(NamedRanker):
     Parameters
     ----------
     item_features, items : optional
-        Of all items, those in no order included, as for `bayesrank.PairwiseRanker`.
+        All items, ordered or not, as for `bayesrank.PairwiseRanker`.
     ard, standardize
-        Of items with features, see `bayesrank.PreferenceGP`.
+        For items with features, see `bayesrank.PreferenceGP`.
     hyperparameters : {"integrate", "map", "prior"} or mapping, default "integrate"
         As for `bayesrank.PairwiseRanker`: with features ``amplitude`` and ``lengthscale``, else
         ``scale``.
@@ -101,7 +101,7 @@ class OrderRanker(NamedRanker):
         ----------
         orders : iterable of sequences, table, or ComparisonData with orders
             Each order's names, text or numbers, best first. A list, tuple or set in place of a name
-            is a group in no order: ``["a", "b", ["c", "d"]]`` is the best two of four, and ``["a",
+            is a group in no order. ``["a", "b", ["c", "d"]]`` is the best two of four, and ``["a",
             ["b", "c"]]`` a choice. A table may have any layout of orders, see `read_comparisons`.
         y : None
             Not used; scikit-learn passes it.

@@ -43,12 +43,12 @@ class PairwiseRanker(NamedRanker):
     Parameters
     ----------
     item_features : table, mapping, array-like of shape (n, d) or None, default None
-        Features of all items, compared or not: a DataFrame indexed by name, a mapping from names to
-        rows of numbers, or an array with a row for each of `items` (else of items ``0 .. n - 1``).
+        Features of all items, compared or not: a DataFrame indexed by name, or a mapping from names
+        to rows. Or an array with a row for each of `items` (else of items ``0 .. n - 1``).
     items : sequence or None, default None
         Names of all items, text or numbers. By default those of `item_features`, or those compared.
     ard, laplacian, standardize
-        Of items with features, see `bayesrank.PreferenceGP`.
+        For items with features, see `bayesrank.PreferenceGP`.
     time : {"walk", "matern12", "matern32"} or None, default None
         How skills change between comparisons: as a random walk, or drawn back to the average,
         roughly ("matern12") or smoothly ("matern32"). Results are then as of the last comparison.

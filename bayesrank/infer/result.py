@@ -322,7 +322,7 @@ class EPResult(GaussianMoments):
         ----------
         function
             Takes one draw of all sites by name, in their own shapes, and returns an array. It is
-            mapped over the draws by `jax.vmap`. Where it is true or false, use `probability`.
+            mapped over the draws by `jax.vmap`. For an event, use `probability`.
         probabilities
             Of the quantiles, each between 0 and 1.
 

@@ -100,7 +100,7 @@ class CalibratedPerceptron(SavedLearner):
             Features.
         y : sequence of length n
             For each example, the numbers of its relevant labels from 0 to c - 1, best first; none
-            is a target, too. In an array of integers (n, l), -1 is no label. Or a
+            is a target, too. In an array of integers (n, l), -1 stands for no label. Or a
             `LabelConstraints` for each; the loss is then `constraint_loss`, and `pairs`, `relevant`
             and `loss` do not matter.
 

@@ -28,7 +28,7 @@ def plot_crosscheck(check: "CrossCheck", engine: str | None = None) -> "Figure":
     Returns
     -------
     matplotlib.figure.Figure
-        A new figure. Where the engines agree the dots lie on the line; the band around it in the
+        A new figure. If the engines agree, the dots lie on the line; the band around it in the
         right panel is the tolerance.
 
     Raises

@@ -41,7 +41,7 @@ def plot_pairwise(
     Returns
     -------
     matplotlib.axes.Axes
-        The axes drawn on. Of many items some labels are left out, but no item.
+        The axes drawn on. Some labels of many items are left out, but no item.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def plot_similarity(
     Returns
     -------
     matplotlib.axes.Axes
-        The axes drawn on. Of many items some labels are left out, but no item.
+        The axes drawn on. Some labels of many items are left out, but no item.
 
     Raises
     ------

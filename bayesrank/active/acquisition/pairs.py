@@ -47,8 +47,8 @@ _NODE_WEIGHTS = _NODE_WEIGHTS / _NODE_WEIGHTS.sum()
 def entropy_gain(beliefs: Beliefs, pairs: ArrayLike) -> Array:
     r"""Expected gain of information about the skills: equations (9) and (10) of [1]_.
 
-    With :math:`\lambda` the covariance of the two skills, :math:`a = (1, -1)`, and
-    :math:`-\omega_y` the second derivative of :math:`\log Z_y` in the margin's mean, moment
+    Let :math:`\lambda` be the covariance of the two skills, :math:`a = (1, -1)`, and
+    :math:`-\omega_y` the second derivative of :math:`\log Z_y` in the margin's mean. Moment
     matching gives :math:`\lambda^{new} = \lambda - \omega_y\, \lambda a a^\top \lambda`, and by the
     matrix determinant lemma
 

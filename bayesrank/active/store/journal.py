@@ -131,7 +131,7 @@ class Journal:
         ------
         JournalError
             If it cannot be written, for instance because the disk is full. What was written of it
-            is taken back. Where even that fails, every later call is refused, too: open the journal
+            is taken back. If even that fails, every later call is refused, too: open the journal
             again, which sees what is there.
         """
         with self._turn:

@@ -129,7 +129,7 @@ class IntegratedEP:
             Values of sites to be held fixed, by name. `param` sites that are not named have no
             prior to be integrated over, and are held at their initial value.
         init
-            Where the search for the mode starts, by name, as for `maximize_evidence`.
+            Start of the search for the mode, by name, as for `maximize_evidence`.
         num_points
             Number of points of a round, rounded up to a power of two. By default 64, or 32 for up
             to four hyperparameters and over 200 latents or 10,000 sites. Up to three more rounds

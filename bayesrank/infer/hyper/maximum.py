@@ -24,7 +24,7 @@ _EDGE = 1e-3
 
 @dataclass(frozen=True)
 class EvidenceMaximum:
-    """Where the evidence is largest; unpacks as ``params, log_evidence``.
+    """The point of the largest evidence; unpacks as ``params, log_evidence``.
 
     Attributes
     ----------
@@ -118,8 +118,7 @@ def maximize_evidence(
     params
         Values of sites to be held fixed, by name.
     init
-        Where to start, by name; hyperparameters not named start at their initial value or prior
-        median.
+        Starting values by name; others start at their initial value or prior median.
     num_restarts
         Number of further starts, from points spread around the first by one unit on the
         unconstrained scale.

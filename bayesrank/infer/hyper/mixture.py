@@ -191,8 +191,8 @@ class IntegratedEPResult(MixtureResult):
     Attributes
     ----------
     converged
-        Whether EP converged at all points that count, and the weights are reliable: a Pareto tail
-        below 0.7, and an effective number of points as large as was asked for.
+        Whether EP converged at all points that count, and the weights are reliable. Their Pareto
+        tail is then below 0.7, and their effective number as large as was asked for.
     effective_points
         Effective number of points, ``1 / sum w^2``.
     mode

@@ -71,8 +71,8 @@ class EM:
     strength
         How many users the prior of the kernel is worth, or a `bayesrank.gp.KernelPrior`; without
         ``items``, its tiers are of those observed most often first. By default 30 more than the
-        number of the 500 items observed most often, and 5,000 for how further items follow these. 0
-        is maximum likelihood, which overfits.
+        number of items, up to 500, and 5,000 for how further items follow these. Maximum likelihood
+        (0) overfits.
     mean_strength
         How many users the prior of the mean is worth. On held-out ratings of 30 to 3,000 users, 12
         is about as good as anything from 5 to 40, and better than 1.
@@ -174,8 +174,8 @@ class EM:
             of one by `bayesrank.gp.spectral_components`. Without it, items are exchangeable: a
             constant, and independent values.
         init_state
-            Where to start: the state of an earlier result, or the file that it was saved to. It
-            must be of the same observations, in the same order.
+            State of an earlier result to start from, or its file; of the same observations, in the
+            same order.
         checkpoint, checkpoint_every
             File that the state is saved to, and after how many iterations each time.
         mesh

@@ -49,9 +49,9 @@ class Field:
     name
         "ranknet": all pairs of a list alike; "ndcg": the change of NDCG if the two changed places;
         "loss2": the gains' difference times a discount of the distance of ranks; "loss2++": "ndcg"
-        plus ``mu`` times "loss2"; "mrr" and "wta": the change of the reciprocal rank, or of
-        whether the first item is relevant, if the two changed places, where a grade above 0 is
-        relevant; "margin": all pairs alike, with the paper's slope up to a margin.
+        plus ``mu`` times "loss2"; "mrr" and "wta": the change of the reciprocal rank, or of whether
+        the first item is relevant (above 0), if the two swap; "margin": all pairs alike, with the
+        paper's slope up to a margin.
     k
         Ranks that count in "ndcg"; all without it.
     sigma
