@@ -1,6 +1,7 @@
 """The main job for real: what is learned, checked, written and said, on small data."""
 
 import io
+import json
 import os
 import re
 import subprocess
@@ -19,7 +20,7 @@ from scipy.special import ndtr
 from bayesrank import OrderRanker, PairwiseRanker
 from bayesrank.cli import main, pipeline
 from bayesrank.cli.words import unit
-from bayesrank.datasets import read_comparisons
+from bayesrank.datasets import load_modechoice, read_comparisons
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -257,3 +258,17 @@ def test_components_that_no_comparison_links_are_ranked_each_by_itself(tmp_path,
     np.testing.assert_allclose(table["elo"].mean(), 1500.0)
     lower, middle, upper = table[["elo_lower", "elo", "elo_upper"]].to_numpy().T
     assert (lower < middle).all() and (middle < upper).all()
+
+
+@pytest.mark.slow
+def test_all_results_of_139_items_take_ten_megabytes_at_most(tmp_path, capsys):
+    out = tmp_path / "out"
+    settings = pipeline.Settings(out, 5, 0, "none", quiet=True, save="all", title="Travel choices")
+    pipeline.run(load_modechoice(), settings)
+    assert sum(path.stat().st_size for path in out.iterdir()) <= 10_000_000
+    found = json.loads((out / "ranking.json").read_text(encoding="utf-8"))
+    assert (found["counts"], found["num_comparisons"]) == (
+        "139 items, 210 choices, 6 features",
+        210,
+    )
+    assert "No clear winner" in capsys.readouterr().out

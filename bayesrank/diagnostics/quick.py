@@ -25,8 +25,9 @@ from bayesrank.solvers.comparisons import ArenaFit
 from bayesrank.solvers.comparisons.terms import arguments_of
 
 NUTS: dict[str, Any] = {"num_warmup": 250, "num_samples": 500, "num_chains": 4, "tolerance": 0.15}
-# Beyond these sizes NUTS takes longer than ten seconds or so, and is run if asked for.
-MOST_ROWS, MOST_LATENTS = 2_000, 500
+# Beyond these sizes NUTS takes longer than half a minute or so, and is run if asked for. Latents of
+# judges, categories and times cost little.
+MOST_ROWS, MOST_LATENTS, MOST_WITH_FURTHER = 2_000, 500, 2_000
 _DRAWS = 2000
 
 
@@ -57,7 +58,7 @@ def crosschecked_skills(
 ) -> Crosschecked:
     """Check skills of a program with further latents, by NUTS where it is small."""
     full = how == "full"
-    if not full and np.any(np.greater(size_of(fit), (MOST_ROWS, MOST_LATENTS))):
+    if not full and np.any(np.greater(size_of(fit), (MOST_ROWS, MOST_WITH_FURTHER))):
         return Crosschecked(None, None)
     # A step costs more than where skills are all that is drawn.
     num_samples = NUTS["num_samples"] if full else NUTS["num_samples"] // 2
