@@ -95,11 +95,9 @@ class QueryLoop(Session):
 
     Raises
     ------
-    ValueError
-        If an argument cannot be used; the message names it and what to do.
-    JournalError
-        If the journal cannot be used: it is open elsewhere, belongs to other items, is damaged, or
-        cannot be written.
+    ValueError, JournalError
+        If an argument cannot be used; if the journal is open elsewhere, belongs to other items, is
+        damaged, or cannot be written. The message says what to do.
 
     Notes
     -----

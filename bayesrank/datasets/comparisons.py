@@ -45,37 +45,30 @@ def read_comparisons(
 ) -> ComparisonData:
     r"""Read comparisons, and the features of the items if there is a file of them.
 
-    **Comparisons** are text with a header, whose columns are separated by commas, semicolons, tabs
-    or bars; JSON lines (.jsonl, .ndjson) or an array (.json); Parquet (with pyarrow); or a
-    spreadsheet (with openpyxl). Text may be compressed (.gz). The layout is recognised by its
-    columns, in any order and case, or named by `columns`. Those of the house are below; others are
-    turned into one of them, as the page on files of the documentation lists:
+    **Comparisons** are text with a header (columns separated by commas, semicolons, tabs or bars,
+    maybe compressed as .gz), JSON lines or an array (.json), Parquet (with pyarrow), or a spreadsheet
+    (with openpyxl). Columns are recognised by their names, in any order and case, or named by
+    `columns`. The page on files of the documentation lists all layouts; the main ones are:
 
-    - ``winner,loser`` and optionally ``tie`` (1, true or yes where the two were judged equal; 0,
-      false, no or nothing otherwise);
-    - ``model_a,model_b,winner``, ``item_a,item_b,preference``, ``home,away,result`` and their like:
-      the outcome is one of the two columns' names, ``tie``, ``tie (bothbad)``, ``both_bad``, the
-      name of the winner, an answer such as "A is much better" (how much is not used), or a number
-      around zero;
-    - ``home,away,home_score,away_score``: more points win, and ``neutral`` may say that nobody was
-      at home. Where a column of outcomes
-      contradicts the scores, the file is refused until one of them is named;
+    - ``winner,loser`` and maybe ``tie`` (1, true or yes if the two were judged equal);
+    - ``model_a,model_b,winner``, ``home,away,result`` and their like. The outcome is one of the two
+      columns' names, ``tie``, the name of the winner, an answer such as "A is much better" (how much
+      is not used), or a number around zero;
+    - ``home,away,home_score,away_score``: more points win, and ``neutral`` may say that nobody was at
+      home. If an outcome contradicts the scores, the file is refused until one of them is named;
     - ``order``, with cells like ``a > b = c``.
 
-    Each may have columns ``judge``, ``category`` or ``group``, and ``weight`` or ``count``. Other
-    columns are not used, and are listed in ``ignored_columns``; where one looks as if it should
-    have been, a sentence of ``unused_column_hints`` says so. A comparison may come
-    any number of times: each row is evidence of its own. A row that compares an item with itself is
-    a mistake between ``winner`` and ``loser``, and is refused; in the other layouts it is left out,
-    and a sentence of ``notes`` counts them.
+    Each may have columns ``judge``, ``category`` and ``weight``. Other columns are listed in
+    ``ignored_columns``, and in ``unused_column_hints`` if they look useful. Each row is evidence of
+    its own. A row that compares an item with itself is refused between ``winner`` and ``loser``, and
+    left out, with a note, in other layouts.
 
-    Files that end in .soc, .soi, .toc or .toi are PrefLib's orders, and ``orders`` has them, as it
-    has those of a column. An item beats every item of every later group, once a voter; items in one
+    Files that end in .soc, .soi, .toc or .toi are PrefLib's orders; ``orders`` has them. Items in one
     tied group, or left out of an order, are not compared.
 
-    **Items** are comma-separated, too: the first column, ``item`` or ``name``, holds the names,
-    each once, and all others are numeric features. Without the file, the items are those that are
-    compared, in the order of their first appearance (in PrefLib's files: of the header).
+    **Items** are comma-separated, too: the first column, ``item`` or ``name``, holds the names, and all
+    others are numeric features. Without the file, the items are those that are compared, in the order
+    of their first appearance (in PrefLib's files: of the header).
 
     Parameters
     ----------
@@ -84,7 +77,7 @@ def read_comparisons(
     items
         The file of the items.
     time
-        Column of the comparisons that says when each was: numbers, or dates such as 2024-05-31, or
+        Column that says when each comparison was: numbers, or dates such as 2024-05-31, or
         2024-05-31T18:00 without a time zone.
     columns
         Names of columns that are not recognised, or are to be ignored.
@@ -97,8 +90,7 @@ def read_comparisons(
     Raises
     ------
     DataError
-        If a file cannot be used as it is. The message is one line: file, row, column, what is
-        wrong, and the fix.
+        If a file cannot be used as it is. The message is one line: file, row, column, problem, fix.
 
     Examples
     --------
@@ -108,10 +100,8 @@ def read_comparisons(
     ...     path = Path(folder) / "games.csv"
     ...     _ = path.write_text("winner,loser\nAda,Bob\nAda,Cy\nBob,Cy\n")
     ...     data = read_comparisons(path)
-    >>> data.names
-    ('Ada', 'Bob', 'Cy')
-    >>> data.comparisons.tolist()
-    [[0, 1], [0, 2], [1, 2]]
+    >>> data.names, data.comparisons.tolist()
+    (('Ada', 'Bob', 'Cy'), [[0, 1], [0, 2], [1, 2]])
     """
     chosen = ColumnNames() if columns is None else columns
     chosen = chosen if time is None else replace(chosen, time=time)

@@ -120,9 +120,7 @@ def crosscheck(
 
     Examples
     --------
-    >>> import jax.numpy as jnp
-    >>> import numpyro
-    >>> import numpyro.distributions as dist
+    >>> import jax.numpy as jnp, numpyro, numpyro.distributions as dist
     >>> def model(winner, loser):
     ...     skill = numpyro.sample("skill", dist.Normal(0.0, 1.0).expand([3]))
     ...     margin = skill[winner] - skill[loser]

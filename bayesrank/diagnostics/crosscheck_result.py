@@ -33,8 +33,7 @@ class NUTSResult:
 
     Examples
     --------
-    >>> import jax
-    >>> import numpy as np
+    >>> import jax, numpy as np
     >>> from bayesrank.infer import EP
     >>> from bayesrank.models import thurstone
     >>> games = np.array([[0, 1], [1, 2], [0, 2]])  # (winner, loser)
@@ -113,8 +112,7 @@ class CrossCheck:
 
     Examples
     --------
-    >>> import jax
-    >>> import numpy as np
+    >>> import jax, numpy as np
     >>> from bayesrank.infer import EP
     >>> from bayesrank.models import thurstone
     >>> games = np.array([[0, 1], [1, 2], [0, 2]])  # (winner, loser)

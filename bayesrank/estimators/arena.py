@@ -260,10 +260,9 @@ class ArenaRanker(NamedRanker):
 
         Raises
         ------
-        NotFittedError
-            If `fit` has not been called.
-        ValueError
-            If a name is not known, `outcome` is not possible, or nothing is known of positions.
+        NotFittedError, ValueError
+            If `fit` has not been called; if a name is not known, `outcome` is not possible, or
+            nothing is known of positions.
         """
         posterior = self._posterior()
         if position not in (-1, 0, 1):

@@ -202,10 +202,9 @@ class LabelRanker(Saved, EPEstimator):
 
         Raises
         ------
-        NotFittedError
-            If `fit` has not been called.
-        ValueError
-            If this was read from a file, which keeps what forecasts need and no more.
+        NotFittedError, ValueError
+            If `fit` has not been called; if this was read from a file, which keeps what forecasts
+            need and no more.
         """
         check_is_fitted(self, "posterior_")
         if not hasattr(self, "result_"):

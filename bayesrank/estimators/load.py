@@ -27,9 +27,7 @@ def load_ranker(path: str | Path) -> ArenaRanker | OrderRanker | PairwiseRanker:
 
     Raises
     ------
-    ValueError
-        If the file is none, or damaged; the message names it.
-    FileNotFoundError
-        If there is no file.
+    ValueError, FileNotFoundError
+        If the file was not written by `save`, or is damaged; if there is none.
     """
     return read_state(path, "a ranker", {kind.__name__: kind._restored for kind in _RANKERS})

@@ -290,10 +290,9 @@ class PairwiseRanker(NamedRanker):
 
         Raises
         ------
-        NotFittedError
-            If `fit` has not been called.
-        ValueError
-            If an item is not known, a time is too early, or `outcome` is not possible.
+        NotFittedError, ValueError
+            If `fit` has not been called; if an item is not known, a time is too early, or `outcome`
+            is not possible.
         """
         fix = self._fix(unknown)
         self._posterior()

@@ -43,10 +43,8 @@ class Saved:
 
         Raises
         ------
-        ValueError
-            If the file is none, or damaged; the message names it.
-        FileNotFoundError
-            If there is no file.
+        ValueError, FileNotFoundError
+            If the file was not written by `save`, or is damaged; if there is none.
         """
         article = "an" if cls.__name__[0] in "AEIOU" else "a"
         return read_state(path, f"{article} {cls.__name__}", {cls.__name__: cls._restored})

@@ -121,10 +121,9 @@ def choose_num_inducing(
 
     Raises
     ------
-    ValueError
-        If `precision` is negative, not finite or of another shape.
-    TypeError
-        If an argument is being traced, as inside of a program.
+    ValueError, TypeError
+        If `precision` is negative, not finite or of another shape; if an argument is being traced,
+        as inside of a program.
 
     Examples
     --------

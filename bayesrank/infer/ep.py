@@ -329,11 +329,9 @@ class EP:
 
         Raises
         ------
-        ValueError
+        ValueError, TypeError
             If the program is not one that EP can take; the message names the site, what is wrong
-            and the fix.
-        TypeError
-            If `rng_key` is not a random key, or an argument is being traced.
+            and the fix; if `rng_key` is not a random key, or an argument is being traced.
 
         Warns
         -----

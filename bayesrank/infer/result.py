@@ -236,8 +236,7 @@ class EPResult(GaussianMoments):
 
     Examples
     --------
-    >>> import jax
-    >>> import numpy as np
+    >>> import jax, numpy as np
     >>> from bayesrank.infer import EP
     >>> from bayesrank.models import thurstone
     >>> games = np.array([[0, 1], [1, 2], [0, 2]])  # (winner, loser)
@@ -426,10 +425,9 @@ class EPResult(GaussianMoments):
 
         Raises
         ------
-        ValueError
-            If the result keeps no posterior of some latents (`marginalized_sites`).
-        TooLargeError
-            If the covariances are not kept: see `approximation`.
+        ValueError, TooLargeError
+            If the result keeps no posterior of some latents (`marginalized_sites`); if the
+            covariances are not kept: see `approximation`.
 
         Warns
         -----

@@ -104,10 +104,9 @@ class SavedLearner(BaseEstimator, ABC):
 
         Raises
         ------
-        ValueError
-            If the file is not one, or was saved by a learner with other options.
-        FileNotFoundError
-            If there is no file.
+        ValueError, FileNotFoundError
+            If the file is not one, or was saved by a learner with other options; if there is no
+            file.
         """
         self._check_options()
         saved = read_state(path, _OWNER, {_KIND: _checked})

@@ -78,10 +78,8 @@ class SearchEngine(BaseEstimator):
 
         Raises
         ------
-        NotFittedError
-            If no documents are indexed.
-        ValueError
-            If `queries` are no counts of the same terms.
+        NotFittedError, ValueError
+            If no documents are indexed; if `queries` are no counts of the same terms.
 
         Warns
         -----
@@ -106,10 +104,9 @@ class SearchEngine(BaseEstimator):
 
         Raises
         ------
-        NotFittedError
-            If no documents are indexed.
-        ValueError
-            If `queries` are no counts of the same terms, or `k` is not a positive whole number.
+        NotFittedError, ValueError
+            If no documents are indexed; if `queries` are no counts of the same terms, or `k` is not
+            a positive whole number.
 
         Warns
         -----

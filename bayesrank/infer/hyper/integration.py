@@ -86,10 +86,7 @@ class IntegratedEP:
 
     Examples
     --------
-    >>> import jax
-    >>> import numpy as np
-    >>> import numpyro
-    >>> import numpyro.distributions as dist
+    >>> import jax, numpy as np, numpyro, numpyro.distributions as dist
     >>> from bayesrank.infer import IntegratedEP
     >>> def schools(effect):
     ...     spread = numpyro.sample("spread", dist.HalfNormal(10.0))
@@ -150,11 +147,10 @@ class IntegratedEP:
 
         Raises
         ------
-        ValueError
+        ValueError, TypeError
             If the program is not one that EP can take, or has no hyperparameter to integrate over,
-            or a number makes no sense.
-        TypeError
-            If `rng_key` is not a random key, or an argument is being traced.
+            or a number makes no sense; if `rng_key` is not a random key, or an argument is being
+            traced.
 
         Warns
         -----

@@ -53,10 +53,7 @@ class EvidenceMaximum:
 
     Examples
     --------
-    >>> import jax
-    >>> import numpy as np
-    >>> import numpyro
-    >>> import numpyro.distributions as dist
+    >>> import jax, numpy as np, numpyro, numpyro.distributions as dist
     >>> from bayesrank.infer import maximize_evidence
     >>> def schools(effect):
     ...     spread = numpyro.sample("spread", dist.HalfNormal(10.0))

@@ -219,10 +219,7 @@ class IntegratedEPResult(MixtureResult):
 
     Examples
     --------
-    >>> import jax
-    >>> import numpy as np
-    >>> import numpyro
-    >>> import numpyro.distributions as dist
+    >>> import jax, numpy as np, numpyro, numpyro.distributions as dist
     >>> from bayesrank.infer import IntegratedEP
     >>> def schools(effect):
     ...     spread = numpyro.sample("spread", dist.HalfNormal(10.0))
@@ -333,10 +330,7 @@ class NestedEPResult(MixtureResult):
 
     Examples
     --------
-    >>> import jax
-    >>> import numpy as np
-    >>> import numpyro
-    >>> import numpyro.distributions as dist
+    >>> import jax, numpy as np, numpyro, numpyro.distributions as dist
     >>> from bayesrank.infer import NestedEP
     >>> def schools(effect):
     ...     spread = numpyro.sample("spread", dist.LogNormal(2.0, 0.5))

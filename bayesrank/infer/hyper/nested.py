@@ -71,10 +71,7 @@ class NestedEP:
 
     Examples
     --------
-    >>> import jax
-    >>> import numpy as np
-    >>> import numpyro
-    >>> import numpyro.distributions as dist
+    >>> import jax, numpy as np, numpyro, numpyro.distributions as dist
     >>> from bayesrank.infer import NestedEP
     >>> def schools(effect):
     ...     spread = numpyro.sample("spread", dist.LogNormal(2.0, 0.5))
@@ -131,11 +128,9 @@ class NestedEP:
 
         Raises
         ------
-        ValueError
+        ValueError, TypeError
             If EP cannot take the program, it has no hyperparameter to integrate over, or a setting
-            is out of range.
-        TypeError
-            If `rng_key` is not a random key, or an argument is being traced.
+            is out of range; if `rng_key` is not a random key, or an argument is being traced.
 
         Warns
         -----

@@ -150,8 +150,7 @@ class EPSkills(ComparisonPosterior):
 
     Examples
     --------
-    >>> import jax
-    >>> import numpy as np
+    >>> import jax, numpy as np
     >>> from bayesrank.infer import EP
     >>> from bayesrank.models import thurstone
     >>> games = np.array([[0, 1], [1, 2], [0, 2]])  # (winner, loser)
