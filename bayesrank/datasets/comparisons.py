@@ -46,29 +46,29 @@ def read_comparisons(
     r"""Read comparisons, and the features of the items if there is a file of them.
 
     **Comparisons** are text with a header (columns separated by commas, semicolons, tabs or bars,
-    maybe compressed as .gz), JSON lines or an array (.json), Parquet (with pyarrow), or a spreadsheet
-    (with openpyxl). Columns are recognised by their names, in any order and case, or named by
-    `columns`. The page on files of the documentation lists all layouts; the main ones are:
+    maybe compressed as .gz), JSON lines or an array (.json), Parquet (with pyarrow), or a
+    spreadsheet (with openpyxl). Columns are recognised by their names, in any order and case, or
+    named by `columns`. The page on files of the documentation lists all layouts; the main ones are:
 
     - ``winner,loser`` and maybe ``tie`` (1, true or yes if the two were judged equal);
     - ``model_a,model_b,winner``, ``home,away,result`` and their like. The outcome is one of the two
-      columns' names, ``tie``, the name of the winner, an answer such as "A is much better" (how much
-      is not used), or a number around zero;
-    - ``home,away,home_score,away_score``: more points win, and ``neutral`` may say that nobody was at
-      home. If an outcome contradicts the scores, the file is refused until one of them is named;
+      columns' names, ``tie``, the name of the winner, an answer such as "A is much better" (how
+      much is not used), or a number around zero;
+    - ``home,away,home_score,away_score``: more points win, and ``neutral`` may say that nobody was
+      at home. If an outcome contradicts the scores, the file is refused until one of them is named;
     - ``order``, with cells like ``a > b = c``.
 
     Each may have columns ``judge``, ``category`` and ``weight``. Other columns are listed in
     ``ignored_columns``, and in ``unused_column_hints`` if they look useful. Each row is evidence of
-    its own. A row that compares an item with itself is refused between ``winner`` and ``loser``, and
-    left out, with a note, in other layouts.
+    its own. A row that compares an item with itself is refused between ``winner`` and ``loser``,
+    and left out, with a note, in other layouts.
 
-    Files that end in .soc, .soi, .toc or .toi are PrefLib's orders; ``orders`` has them. Items in one
-    tied group, or left out of an order, are not compared.
+    Files that end in .soc, .soi, .toc or .toi are PrefLib's orders; ``orders`` has them. Items in
+    one tied group, or left out of an order, are not compared.
 
-    **Items** are comma-separated, too: the first column, ``item`` or ``name``, holds the names, and all
-    others are numeric features. Without the file, the items are those that are compared, in the order
-    of their first appearance (in PrefLib's files: of the header).
+    **Items** are comma-separated, too: the first column, ``item`` or ``name``, holds the names, and
+    all others are numeric features. Without the file, the items are those that are compared, in the
+    order of their first appearance (in PrefLib's files: of the header).
 
     Parameters
     ----------

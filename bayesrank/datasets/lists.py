@@ -129,9 +129,10 @@ def align(path: str | Path, data: ListData, like: ListData) -> tuple[ListData, L
 def read_lists(path: str | Path) -> ListData:
     r"""Read items with features and grades, grouped by query.
 
-    A file has lines ``grade qid:7 1:0.5 3:2 # text`` (svmlight, LETOR). Without ``qid``, a file of the
-    same name with ``.query`` added has the lengths of the lists (LightGBM). Comma-separated text has
-    the columns ``query`` and ``label``, maybe ``item`` or ``name``, and one numeric column a feature.
+    A file has lines ``grade qid:7 1:0.5 3:2 # text`` (svmlight, LETOR). Without ``qid``, a file of
+    the same name with ``.query`` added has the lengths of the lists (LightGBM). Comma-separated
+    text has the columns ``query`` and ``label``, maybe ``item`` or ``name``, and one numeric column
+    a feature.
 
     Parameters
     ----------
