@@ -8,12 +8,14 @@ import jax.numpy as jnp
 import mpmath
 import numpy as np
 import pytest
+from jax.scipy.special import ndtr
 
 from bayesrank.distributions import (
     OrderedProbit,
     Thurstone,
     ThurstoneTies,
 )
+from bayesrank.distributions._moments import interval
 
 NAMES = ["Thurstone", "ThurstoneTies", "OrderedProbit"]
 every_likelihood = pytest.mark.parametrize("name", NAMES)
@@ -210,3 +212,23 @@ def test_vmap_over_rows_is_elementwise():
     mapped = jax.jit(jax.vmap(lambda row: _moments("OrderedProbit", row)))(rows)
     for a, b in zip(together, mapped, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-13)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "ends", [(-0.5, 0.5), (0.2, 2.0), (0.1, 0.2), (-np.inf, 0.3), (0.7, np.inf)]
+)
+def test_second_derivatives_are_those_of_the_mass(ends):
+    """They are not differentiated as the first are: by the closed form, where nothing cancels."""
+    finite = np.isfinite(ends)
+
+    def both(x):
+        low, high = (x[k] if finite[k] else ends[k] for k in range(2))
+        below, above = ((end - x[2]) / jnp.sqrt(x[3]) for end in (low, high))
+        mass = (ndtr(above) if finite[1] else 1.0) - (ndtr(below) if finite[0] else 0.0)
+        return jnp.stack([interval(low, high, x[2], x[3]).log_z, jnp.log(mass)])
+
+    at = jnp.array([*np.where(finite, ends, 0.0), 0.1, 1.3])
+    for derivative in (jax.jacobian(both), jax.hessian(both)):
+        found, expected = jax.jit(derivative)(at)
+        np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8)

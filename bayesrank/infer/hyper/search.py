@@ -18,7 +18,6 @@ from bayesrank.infer.hyper.estimated import EstimatedEvidence
 from bayesrank.infer.hyper.hyperparameters import EvidenceEvaluation, Hyperparameters, first_sites
 from bayesrank.infer.reader.traced import Traced
 from bayesrank.infer.running import warn_of
-from bayesrank.infer.seeds import generator
 
 # The search leaves no hyperparameter further from its start than this, on its unconstrained scale
 # (a logarithm, for positive ones: a factor of about 3,000).
@@ -68,9 +67,10 @@ class Search:
             )
         _check_init(init, self.free)
         start = {**self.free.inventory.hyperparameters, **init}
-        # Refuses what EP cannot take before anything is searched.
+        # Refuses what EP cannot take before anything is searched. A maximum is run at in the end,
+        # which shares the code of a run here.
         self.first = self.free.flatten(start)
-        if self.free.keeps_covariances:
+        if jacobian and self.free.keeps_covariances:
             self.result = self.free.first_result(self.first, *called)
         else:
             self.result = engine.run_traced(program, start, jax.random.key(0), *called)
@@ -84,8 +84,10 @@ class Search:
         self, num_restarts: int, rng_key: Array | None, max_steps: int, tol: float
     ) -> list[SearchEnd]:
         """Ends of runs from the first point, and from others spread around it."""
-        random = generator(jax.random.key(0) if rng_key is None else rng_key)
-        spread = random.standard_normal((num_restarts, self.first.size))
+        key = jax.random.key(0) if rng_key is None else rng_key
+        spread = np.zeros((0, self.first.size))
+        if num_restarts:
+            spread = np.asarray(jax.random.normal(key, (num_restarts, self.first.size)))
         starts = [self.first, *(self.first + spread)]
         return [self._climb(start, max_steps, tol) for start in starts]
 
