@@ -3,6 +3,7 @@
 import importlib
 import os
 import re
+import runpy
 import warnings
 from pathlib import Path
 from typing import Any
@@ -147,3 +148,12 @@ def test_every_class_of_the_reference_has_an_example():
         if isinstance(getattr(module, name), type)
     ]
     assert [each.__name__ for each in classes if ">>> " not in (each.__doc__ or "")] == []
+
+
+def test_every_task_has_a_picture_and_a_command_before_its_first_heading():
+    pictures = runpy.run_path(str(DOCS / "pictures.py"))["PICTURES"]
+    pages = {page.stem: page.read_text(encoding="utf-8") for page in (DOCS / "howto").glob("*.md")}
+    assert set(pictures) == set(pages)
+    for name, text in pages.items():
+        top = text.split("\n## ")[0]
+        assert "```bash\n" in top and f"](images/{name}.png)" in top, name
