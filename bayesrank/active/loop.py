@@ -42,24 +42,21 @@ class QueryLoop(Session):
     Parameters
     ----------
     items : sequence or int
-        Names of the items, of any kind that is the same tomorrow: texts, numbers, tuples of them.
-        Or the number of items, which are then named 0 to n - 1.
+        Names of the items: texts, numbers or tuples of them. Or their number; names are then 0 to n
+        - 1.
     features : array-like of shape (n, d), optional
         Features of the items, in any unit: they are standardised.
     journal : path, optional
-        File to keep the answers in. If it exists, the loop goes on from there; items that follow
-        those it has are added to it. Without a journal the answers are in memory only.
+        File of the answers. If it exists, the loop continues from it, and further items are added
+        to it. Without a journal, answers are in memory only.
     acquisition : {"bald", "entropy", "margin_variance", "eubo", "random"} or callable, optional
-        What makes a question a good one, see `bayesrank.active.acquisition`; by default what `goal`
-        asks for.
+        How to score questions, see `bayesrank.active.acquisition`; by default by `goal`.
     candidates : int or sequence of pairs of names, default 10000
-        Number of pairs to choose the next question from, drawn anew each time; all, if there are no
-        more. Or the pairs themselves.
+        Number of pairs to draw anew for each question and choose from, or the pairs themselves.
     hyperparameters : {"integrate", "map", "prior"} or mapping, default "integrate"
-        "integrate" and "map" learn them when there are `refit_after` answers, and again whenever
-        the answers have doubled; until then they are the medians of their priors, which "prior"
-        keeps. They differ in `final_ranking`, where "integrate" averages over what the answers
-        leave open about them. A mapping fixes those that it names, and integrates over the others.
+        "integrate" and "map" learn them after `refit_after` answers, and again whenever the answers
+        have doubled. Until then they are prior medians, which "prior" keeps. In `final_ranking`
+        "integrate" averages over them. A mapping fixes what it names, and integrates over the rest.
     refit_after : int, default 40
         Number of answers after which to learn them first.
     background : bool, default False
@@ -69,18 +66,17 @@ class QueryLoop(Session):
     laplacian : sparse or dense array of shape (n, n), optional
         Laplacian of a graph of items (`bayesrank.gp`) along which skills vary little.
     judge_noise : mapping or "learn", optional
-        How many times as noisy as the others a judge is, by name. It is taken as known;
-        judges not named have 1. "learn" learns it with the hyperparameters, once two judges
-        have answered, so that careless ones count less; see `judge_noise`.
+        How many times as noisy as others a judge is, by name; 1 if not named. "learn" learns it
+        with the hyperparameters, once two judges have answered, so that careless ones count less.
     goal : {"pair", "order", "top"}, default "pair"
-        What the answers are for: "pair", to tell most about the skills of two items, by "bald";
-        "order", the order of all items, by `pool_variance`; "top", the best k items, by `top_gain`.
+        What to learn: the skills of two items ("pair", by "bald"), the order of all items ("order",
+        by `pool_variance`), or the best k items ("top", by `top_gain`).
     k : int, default 3
         Number of items at the top, for goal "top".
     stop_gain : float, optional
         Stop when no question has a score above this.
     stop_top : int, optional
-        Stop when the best so many items are settled,
+        Stop when the best so many items are known,
     stop_level : float, default 0.9
         with this probability.
     seed : int, default 0
@@ -101,9 +97,8 @@ class QueryLoop(Session):
 
     Notes
     -----
-    Judges are recorded with each answer. All of them judge the same skills; what differs is
-    `judge_noise`, and that nobody is asked a question that they have answered or skipped
-    before, though others may be. Threads of one process may share a loop.
+    Judges are recorded with each answer. All judge the same skills, with their own `judge_noise`,
+    and nobody is asked a question twice. Threads of one process may share a loop.
 
     The covariance of all items is held in memory, which suits a few thousand items. With more, ask
     about a sample, and predict the others by `bayesrank.PreferenceGP`: ``fit(features of the

@@ -63,7 +63,7 @@ class ComparisonData:
         Shape (K,), how often each comparison counts, positive; None if each counts once.
     position
         Shape (K,): 1 where the winner (or first item of a tie) was shown first or at home, -1 where
-        the other was, 0 for neither; None if nothing is said of that.
+        the other was, 0 for neither; None if unknown.
     position_label
         What the position is, as in "being shown first"; empty if there is none.
     judges, categories

@@ -20,7 +20,7 @@ _RANK, _RELEVANT = "rank:", "relevant:"
 
 @dataclass(frozen=True)
 class LabelExamples:
-    r"""Examples with features, and what is said of their labels.
+    r"""Examples with features, and targets of their labels.
 
     Attributes
     ----------
@@ -33,9 +33,9 @@ class LabelExamples:
     labels
         Names of the labels.
     ranks
-        Rank of each label, 1 for the best, NaN where nothing is said, shape (n, c).
+        Rank of each label, 1 for the best, NaN if unknown, shape (n, c).
     relevant
-        1 for relevant, 0 for irrelevant, NaN where nothing is said, shape (n, c).
+        1 for relevant, 0 for irrelevant, NaN if unknown, shape (n, c).
 
     Examples
     --------

@@ -22,7 +22,7 @@ __all__ = ["BY_CELLS", "BY_NAMES", "Reshape", "reshaped"]
 
 
 class Reshape(NamedTuple):
-    """A layout by an example of its header, and what turns it into one of the house."""
+    """A layout by an example of its header, and what turns it into a standard one."""
 
     example: str
     turned: Callable[[Table], Table | None]

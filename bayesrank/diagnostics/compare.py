@@ -105,7 +105,7 @@ class ModelComparison:
     notes: tuple[str, ...]
 
     def to_dataframe(self) -> pd.DataFrame:
-        """The figures, one row for each program, best first.
+        """The table, one row for each program, best first.
 
         Returns
         -------

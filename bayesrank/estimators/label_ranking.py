@@ -155,8 +155,7 @@ class LabelRanker(Saved, EPEstimator):
         Raises
         ------
         ValueError
-            If an argument or an option cannot be used, or what is said contradicts itself; the
-            message names it.
+            If an argument or an option cannot be used, or targets contradict themselves.
 
         Warns
         -----
@@ -349,9 +348,8 @@ class LabelRanker(Saved, EPEstimator):
     def score(self, X: ArrayLike, rankings: Any = None, relevant: Any = None) -> float:
         """Kendall's tau of the forecasts: right pairs less wrong ones, as a share of all.
 
-        The pairs are those that an example's target tells apart, and what follows from it. Where it
-        says which labels are relevant, the zero alternative is one of the pair's sides. So it is
-        Kendall's tau for full rankings without ties.
+        The pairs are those that an example's target orders. With relevant labels, the zero
+        alternative is among the items. For full rankings without ties it is Kendall's tau.
 
         Parameters
         ----------
@@ -363,7 +361,7 @@ class LabelRanker(Saved, EPEstimator):
         Returns
         -------
         float
-            From -1 to 1, the mean over the examples of which anything is said.
+            From -1 to 1, the mean over the examples with a target.
 
         Raises
         ------

@@ -44,7 +44,7 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
     ard : bool, default True
         Whether each feature has a lengthscale of its own, so that some can turn out to matter less.
     likelihood : {"probit", "logit"}, default "probit"
-        Normal or logistic noise. Which one the data prefer, ``log_evidence_`` tells.
+        Normal or logistic noise; compare their ``log_evidence_``.
     predict_as : {"median", "mode"}, default "median"
         What `predict` gives of a level's distribution: the median, which keeps absolute errors
         small, or the most probable level, which is right most often.

@@ -196,7 +196,7 @@ class EP:
         init_sites: Sites | None = None,
         **kwargs: Any,
     ) -> tuple[Program, EPState]:
-        """Sweep until convergence.  Pure, like `step`; ``state.max_change`` tells how far it came.
+        """Sweep until convergence. Pure, like `step`; ``state.max_change`` says how far it came.
 
         Parameters
         ----------

@@ -51,10 +51,9 @@ def to_arviz(
         Draws of each chain, evenly spaced, that get replicated observations; all if not given,
         0 for no ``posterior_predictive`` group.
     log_likelihood
-        Whether to compute ``log_likelihood``, which holds draws times observations numbers; it is
-        left out where EP has eliminated latents that observations depend on. The numbers
-        of masked observations are zero; `bayesrank.diagnostics.compare` leaves them out, ``az.loo``
-        takes them for observations.
+        Whether to compute ``log_likelihood``, which holds draws times observations numbers. It is
+        left out if EP has eliminated latents of observations. It is zero for masked observations,
+        which `bayesrank.diagnostics.compare` leaves out, but not ``az.loo``.
     rng_key
         Key of the replicated observations; ``jax.random.key(0)`` if not given.
 

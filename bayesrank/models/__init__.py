@@ -1,4 +1,4 @@
-"""The generative stories, one file each: plain NumPyro programs that any engine can take.
+"""The models, one file each: plain NumPyro programs that any engine can take.
 
 A program says what is believed and nothing about how to compute with it; see ``bayesrank.infer``
 for expectation propagation, and ``numpyro.infer`` for NUTS and SVI.

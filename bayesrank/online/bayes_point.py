@@ -50,7 +50,7 @@ class OnlineBayesPoint(KernelRanker):
     threshold_scale : float, optional
         Prior standard deviation of thresholds that are independent about zero, in no order. By
         default they are expected in order (`bayesrank.distributions.ordinal.threshold_prior`);
-        otherwise the first hundred forecasts are far too sure.
+        otherwise the first hundred forecasts are overconfident.
     covariance : {"full", "diagonal"}, default "full"
         Whether to keep covariances, at :math:`O(k D^2)` an example, or variances only, at
         :math:`O(k D)`. Variances do well only if the features are hardly correlated: centre each at
@@ -75,7 +75,7 @@ class OnlineBayesPoint(KernelRanker):
     noises_, lapses_, noise_weights_ : ndarray of shape (G,)
         Noise of each component, share of its labels that tell nothing, and its probability.
     skipped_ : int
-        Factors of the likelihood that were left out for want of precision.
+        Number of factors of the likelihood that were left out because of rounding.
     state_ : Belief
         All that is believed.
 

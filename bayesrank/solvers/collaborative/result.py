@@ -51,7 +51,7 @@ class EMResult:
         ``log_evidence + log_prior`` at the beginning of each iteration. It never falls for numbers.
         It may fall a little for levels, as EP's evidence is right at its fixed point only.
     converged
-        Whether its last ten changes together were less than the tolerance, and the sites settled.
+        Whether its last ten changes together were less than the tolerance, and the sites converged.
 
     Examples
     --------
@@ -264,7 +264,7 @@ class EMResult:
         Warns
         -----
         ConvergenceWarning
-            If their own parameters have not settled.
+            If their own parameters have not converged.
         """
         if not self.setting.collaborative:
             raise ValueError(
