@@ -3,7 +3,7 @@
 What is written goes to a draft beside its place, whose name nobody can foresee and which is opened
 only if it is new and no link. It is forced to the disk and then renamed. The process that writes a
 draft holds a lock on it (``flock``), so that one that was left behind, by a process that was
-killed, is told from one in use, and is removed by the next that writes to the same folder. Windows
+killed, is not taken for one in use, and is removed by the next that writes there. Windows
 has no such locks: there what was left behind stays.
 """
 
@@ -75,7 +75,7 @@ def published(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 def _stream(path: str | Path) -> IO[bytes] | None:
-    """Open what is there and is no file to replace: a device, a pipe, or standard output."""
+    """Open what is there and is not a file to replace: a device, a pipe, or standard output."""
     try:
         found = os.stat(path)
     except OSError:  # nothing is there, or it cannot be reached, which who writes will say

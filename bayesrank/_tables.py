@@ -111,7 +111,7 @@ def missing(value: Any) -> bool:
 
 
 def column_names(table: Any) -> list[Any] | None:
-    """Names of a table's columns in their order, or None if it is no table."""
+    """Names of a table's columns in their order, or None if it is not a table."""
     names = getattr(table, "column_names", None)  # in pyarrow, `columns` are the columns themselves
     names = getattr(table, "columns", None) if names is None else names
     return None if names is None else list(names)

@@ -66,7 +66,7 @@ def check_likelihood(likelihood: str) -> str:
 
 
 def check_pairs(pairs: Any, count: int, name: str = "pairs", *, what: str = "item") -> Any:
-    """Return pairs of numbers below `count`, integers (P, 2); an empty list is no pair."""
+    """Return pairs of numbers below `count`, integers (P, 2); an empty list has no pairs."""
     values = known(pairs)
     if values.shape == (0,):
         return np.zeros((0, 2), np.int64)

@@ -34,23 +34,11 @@ def test_pages_use_the_words_of_the_field():
     assert found == {}
 
 
-def _exported(tree: ast.Module) -> set[str]:
-    lists = [
-        node.value
-        for node in tree.body
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__"
-    ]
-    return {str(ast.literal_eval(item)) for each in lists for item in getattr(each, "elts", [])}
-
-
-def _docstrings(tree: ast.Module, exported: set[str]) -> Iterator[str]:
-    """Those of exported functions and classes, and of the public methods of these classes."""
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name in exported:
-            members = node.body if isinstance(node, ast.ClassDef) else []
-            methods = [each for each in members if isinstance(each, ast.FunctionDef)]
-            public = [each for each in methods if not each.name.startswith("_")]
-            yield from (ast.get_docstring(each) or "" for each in [node, *public])
+def _docstrings(tree: ast.Module) -> Iterator[str]:
+    """Those of the module, its classes and its functions, inner ones too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef):
+            yield ast.get_docstring(node) or ""
 
 
 def _messages(tree: ast.Module) -> Iterator[str]:
@@ -68,10 +56,9 @@ def trees():
 
 @pytest.mark.parametrize("kind", ["messages", "docstrings"])
 def test_what_users_read_in_the_package(trees, kind):
-    exported = set().union(*(_exported(tree) for tree in trees.values()))
     found = {}
     for path, tree in trees.items():
-        texts = _messages(tree) if kind == "messages" else _docstrings(tree, exported)
+        texts = _messages(tree) if kind == "messages" else _docstrings(tree)
         if words := [word for text in texts for word in _found(text)]:
             found[str(path.relative_to(ROOT))] = words
     assert found == {}

@@ -47,7 +47,7 @@ class Session:
 
     @property
     def ties(self) -> NDArray[np.intp]:
-        """Pairs that were told to be about equal as numbers of items, shape (K, 2)."""
+        """Pairs that were answered as about equal as numbers of items, shape (K, 2)."""
         return self._history.compared[self._history.tied]
 
     @property
@@ -114,8 +114,8 @@ class Session:
     def final_ranking(self, *, level: float = 0.9, k: int | None = None) -> RankSummary:
         """Rank the items once the answers are in, as `ranking` does.
 
-        That takes the hyperparameters in use as known. This averages over them, unless the loop was
-        told otherwise, which takes some seconds and widens the intervals by what the answers leave
+        That takes the hyperparameters in use as known. This averages over them, unless the loop
+        says otherwise, which takes some seconds and widens the intervals by what the answers leave
         open about them.
 
         Warns
@@ -148,7 +148,7 @@ class Session:
         return self._remember("fit", lambda: self._posterior.fit(self._history))
 
     def _remember(self, name: str, compute: Callable[[], Any]) -> Any:
-        """Compute a value unless nothing was told since it was last computed."""
+        """Compute a value unless nothing was answered since it was last computed."""
         # All state follows from the records, and these change in one step: an interrupt at any
         # moment leaves memory and disk in agreement.
         with self._turn:

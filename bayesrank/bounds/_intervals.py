@@ -10,7 +10,7 @@ interval                  assumes                                   from
 ========================= ========================================= ==============================
 
 The first three need examples that the function was not learned from. The first two, and
-`bootstrap_error` unless told otherwise, hold the levels of the examples fixed, as the theorems do.
+a stratified `bootstrap_error`, hold the levels of the examples fixed, as the theorems do.
 
 References
 ----------

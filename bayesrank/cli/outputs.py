@@ -37,7 +37,7 @@ class OutputError(Exception):
 
 
 class PrintError(Exception):
-    """Standard output cannot be written, as `error` says; it is no `OSError` of the results."""
+    """Standard output cannot be written, as `error` says; it is not an `OSError` of the results."""
 
     def __init__(self, error: OSError) -> None:
         self.error = error

@@ -113,6 +113,6 @@ class Steps:
 
 
 def _only_look(share: float | None, note: str = "") -> None:
-    """Show no progress, but end here if the process was told to."""
+    """Show no progress, but end here if the process is to end."""
     if threading.current_thread() is threading.main_thread():
         look()

@@ -1,4 +1,4 @@
-"""The one error that reading a file raises, and what is told of a file that was read."""
+"""The one error that reading a file raises, and notes on a file that was read."""
 
 import warnings
 from pathlib import Path

@@ -2,8 +2,8 @@
 
 ``>`` stands between groups, best first, and ``=`` or ``~`` between the items of one group. Where no
 cell has one, bars, semicolons or commas stand between items, best first. In a JSON list,
-a list within the list is a group. Of the items of a group, and of those that an order leaves out,
-nothing is said, as in PrefLib's files; a top-k list is an order of k items before one group of the
+a list within the list is a group. Items of a group, and those that an order leaves out, are
+not compared, as in PrefLib's files; a top-k list is an order of k items before one group of the
 rest.
 """
 

@@ -35,7 +35,7 @@ def check_comparisons(comparisons: Any, num_items: int) -> NDArray[np.int64]:
 
 
 def _refuse_other_than_numbers(pairs: NDArray[Any]) -> None:
-    """Name the first cell that is no row number, unless all are numbers with a point."""
+    """Name the first cell that is not a row number, unless all are numbers with a point."""
     for row, column in np.ndindex(*pairs.shape):
         cell = pairs[row, column]
         if missing(cell):

@@ -48,7 +48,7 @@ class Labels:
         return labels, np.array([labels._number[x] for x in ids], np.int64)
 
     def numbers(self, column: Any, what: str) -> NDArray[np.int64]:
-        """Look ids up; what is no list is one id."""
+        """Look ids up; anything but a list is one id."""
         one = isinstance(column, str | bytes) or not np.iterable(column)
         values = id_list([column] if one else column, f"{what}s")
         for value in values:
@@ -58,7 +58,7 @@ class Labels:
         return np.array([self._number[x] for x in values], np.int64)
 
     def unknown(self, column: Any) -> list[Hashable]:
-        """Ids that are not known, each once; what is no list is one id."""
+        """Ids that are not known, each once; anything but a list is one id."""
         one = isinstance(column, str | bytes) or not np.iterable(column)
         values = id_list([column] if one else column, "ids")
         return list(dict.fromkeys(value for value in values if value not in self._number))

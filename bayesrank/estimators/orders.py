@@ -212,7 +212,7 @@ class OrderRanker(NamedRanker):
 
 
 def _read_orders(orders: Any) -> list[list[list[Hashable]]]:
-    """Names of each group of each order; refuse tables, texts, and what is no name."""
+    """Names of each group of each order; refuse tables, texts, and anything but names."""
     if isinstance(orders, str | bytes) or column_names(orders) is not None:
         raise ValueError(
             f"orders is a {type(orders).__name__}; pass a list of orders, each a list of names, "

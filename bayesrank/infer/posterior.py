@@ -96,7 +96,7 @@ class DensePosterior:
 
     @property
     def variances(self) -> Numbers:
-        """Of each latent, shape (n,)."""
+        """Variance of each latent, shape (n,)."""
         return np.diagonal(self._covariance)
 
     def covariance(self) -> Numbers:

@@ -142,7 +142,7 @@ def _interval(
     pull = jnp.stack([1 / variance, jnp.zeros_like(variance)])
 
     def slopes(x: Array) -> Array:
-        """Of the tilted log density at x[0] and of the log likelihood at x[1]."""
+        """Slopes of the tilted log density at x[0] and of the log likelihood at x[1]."""
         return jax.vmap(lambda y: value_and_slope(log_likelihood, y)[1])(x) - pull * (x - mean)
 
     # At zero a residual is none: there are spikes too narrow to be come upon, and kinks. The mean

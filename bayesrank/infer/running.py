@@ -18,7 +18,7 @@ from bayesrank.infer.result import AccuracyWarning, EPResult
 
 
 def check_run(rng_key: Any, num_samples: Any, arguments: Any) -> None:
-    """Refuse what is no key, what is no number of draws, and arguments that are traced."""
+    """Refuse anything but a key and a number of draws, and arguments that are traced."""
     if any(isinstance(leaf, core.Tracer) for leaf in jax.tree.leaves((rng_key, arguments))):
         raise TypeError(
             "run returns NumPy arrays, so it cannot be traced by jit, vmap or grad; use the pure "

@@ -156,7 +156,7 @@ class SweepSettings(NamedTuple):
         return moving & (state.sweep < self.max_sweeps)
 
     def reported(self, state: EPState) -> EPState:
-        """The state, once the callback has been told of it."""
+        """The state, once the callback has seen it."""
         if self.callback is not None:
             self.callback.after(state.sweep, state.max_change)
         return state

@@ -57,7 +57,7 @@ class PosteriorDraws:
 
     @property
     def observed(self) -> list[str]:
-        """Names of the observed sites; a ``factor`` is no data."""
+        """Names of the observed sites; a ``factor`` is not data."""
         return [
             name
             for name, site in self.sites.items()

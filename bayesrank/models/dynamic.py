@@ -17,7 +17,7 @@ and :math:`r = |t - t'|`, the covariance of an item's skill at two times is
 =============== ======================================= ===========================================
 
 All three are Markov (with the rate of change beside the skill for ``"matern32"``), which
-`bayesrank.solvers.comparisons.DynamicEP` uses. A Markov chain may be told from either end: the
+`bayesrank.solvers.comparisons.DynamicEP` uses. A Markov chain may be written from either end: the
 program draws the skills at the last time first, which are those that a ranking is of, and then the
 earlier ones given these.
 

@@ -61,7 +61,7 @@ class PossibleAnswer(NamedTuple):
 
     @property
     def probability(self) -> Array:
-        """Of the answer."""
+        """Probability of the answer."""
         return jnp.exp(self.log_probability)
 
 

@@ -13,7 +13,7 @@ that, at whatever byte, the file ends in a piece of a line, which is recognised 
 dropped when the journal is next opened; a line that lacks only its end is whole. So a journal holds
 exactly the records that were acknowledged, and perhaps the one that was whole on disk but whose
 acknowledgement was cut off. A line that is damaged with others below it was acknowledged once: that
-is refused, not mended.
+is refused, not repaired.
 
 One process at a time: the file is locked (``flock``) while it is open, and a second one is refused.
 Threads of that process take turns.

@@ -159,7 +159,7 @@ class FactorisedPrior(NamedTuple):
 
 
 def _messages(term: SiteTerm, before: FactorisedGaussian, block: int) -> _Messages:
-    """What sites tell their latents; where a cavity is not proper, what they have told before."""
+    """What sites tell their latents; where a cavity is not proper, what they said before."""
     (rows, tau, nu), entries, old = term, before.entries(term.rows, block), before.told[block]
     mean, variance = jnp.sum(entries.mean, axis=1), jnp.sum(entries.variance, axis=1)
     rest, others = variance[:, None] - entries.variance, mean[:, None] - entries.mean

@@ -115,7 +115,7 @@ def global_array(array: Any, sharding: NamedSharding) -> Array:
 
 
 def check_mesh(mesh: Any) -> None:
-    """Refuse what is no mesh of devices."""
+    """Refuse anything but a mesh of devices."""
     if not isinstance(mesh, Mesh):
         raise ValueError(
             f"mesh is {mesh!r}; pass a jax.sharding.Mesh, say jax.make_mesh((jax.device_count(),), "

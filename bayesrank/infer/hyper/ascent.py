@@ -92,7 +92,7 @@ def _along(
 
 
 def _updated(inverse: Numbers, moved: Numbers, lost: Numbers) -> Numbers:
-    """The inverse of minus the curvature that gives what a step has told of it (BFGS)."""
+    """The inverse of minus the curvature after what a step has shown of it (BFGS)."""
     curved = float(moved @ lost)
     left = np.eye(moved.size) - np.outer(moved, lost) / curved
     return left @ inverse @ left.T + np.outer(moved, moved) / curved

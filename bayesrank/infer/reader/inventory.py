@@ -2,8 +2,8 @@
 
 The program is run once with every unobserved site at a chosen value.  A site with real support, or
 of a Gaussian family, is taken for a latent; whether the latents are jointly Gaussian is found out
-later, from the program's own densities.  Of the sites with bounded support, those that nothing
-depends on are left out, those that are used as latents are (see `bayesrank.infer.reader.roles`) are
+later, from the program's own densities.  Sites with bounded support
+that nothing depends on are left out. Those used as latents (`bayesrank.infer.reader.roles`) are
 latents, and the others are hyperparameters, as `param` sites are: they get the value given in
 `params`, else their initial value or the median of their prior.
 """

@@ -167,7 +167,7 @@ def _split_latents(joint: Joint) -> tuple[SiteGroups, SiteGroups, tuple[str, ...
 
 
 def _local(joint: Joint, name: str, power: float) -> tuple[Local, Factors | None]:
-    """A latent site given all others, with the factors that mend a prior that is not Gaussian."""
+    """A latent site given all others, with factors that correct a prior that is not Gaussian."""
     for how in ("masked", "scaled"):
         if joint.inventory.families[name].startswith(f"{how} "):
             raise Refusal(f"{how}_latent", name).error()

@@ -1,4 +1,4 @@
-"""Latents that are not Gaussian: a wide Gaussian for the prior, and a factor that mends it.
+"""Latents that are not Gaussian: a wide Gaussian for the prior, and a factor that corrects it.
 
 ``p(z) = N(z; m, w^2) * [p(z) / N(z; m, w^2)]``: the bracket sees one element of the site, or what
 it differs from its prior mean, and EP takes it as it takes the factors of an observed site.  EP's
@@ -94,7 +94,7 @@ def _not_gaussian(joint: Joint, name: str) -> ValueError:
 
 
 def _coefficients(rows: Rows, columns: np.ndarray) -> Array:
-    """Of each row, the entry at a column of its own, shape (G,)."""
+    """For each row, the entry at a column of its own, shape (G,)."""
     if rows.columns is None:
         return rows.values[np.arange(columns.size), columns]
     return jnp.sum(jnp.where(rows.columns == columns[:, None], rows.values, 0.0), axis=-1)

@@ -289,7 +289,7 @@ def _ends(joint: Joint, names: list[str]) -> tuple[Array, Array]:
 
 
 def _checks_of_priors(joint: Joint, latents: Latents) -> Checks:
-    """Whether priors are proper, in order, and those that are mended see one direction each."""
+    """Whether priors are proper, in order, and those that are corrected see one direction each."""
     families, free = joint.inventory.families, ", ".join(sorted(joint.inventory.hyperparameters))
     checks = [(Refusal("improper_prior", k, free), proper) for k, proper in latents.proper.items()]
     checks += [(Refusal("out_of_order", k), found) for k, found in joint.in_order.items()]

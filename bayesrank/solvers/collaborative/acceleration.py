@@ -1,6 +1,6 @@
 r"""Anderson's acceleration of a fixed-point iteration on flat arrays.
 
-An iteration takes :math:`x` to :math:`g(x)`. Of the last few iterations the combination is taken
+An iteration takes :math:`x` to :math:`g(x)`. The combination of the last few iterations is taken
 whose residuals nearly cancel, and the same combination of the :math:`g(x)` is the proposal. It may
 be worse than the iteration's own step. Whoever asks compares, goes back if it is, and says so; then
 a few plain steps are made before the next proposal.

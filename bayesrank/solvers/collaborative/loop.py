@@ -192,7 +192,7 @@ class Loop:
 
     @property
     def change(self) -> float:
-        """Of the objective per observation, over the last iterations."""
+        """Change of the objective per observation, over the last iterations."""
         recent = self.trace[-_QUIET - 1 :]
         return float(np.ptp(recent)) / len(self.observations.users) if len(recent) > 1 else np.inf
 

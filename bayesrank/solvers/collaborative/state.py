@@ -241,7 +241,7 @@ def to_coordinates(state: State) -> State:
 
 
 def from_coordinates(point: State, state: State) -> State:
-    """Undo `to_coordinates`; what is no coordinate, and what has no logarithm, is as in `state`."""
+    """Undo `to_coordinates`; what is not a coordinate, or has no logarithm, is as in `state`."""
     diagonal = jnp.diagonal(point.prior.kernel)
     factor = point.prior.kernel + jnp.diag(jnp.exp(diagonal) - diagonal)
     differ, shared = state.params.spread > 0, point.params.shared

@@ -59,12 +59,12 @@ class ChainGaussian(NamedTuple):
 
     @property
     def mean(self) -> Array:
-        """Of the states at the end."""
+        """Mean of the states at the end."""
         return self.core.mean
 
     @property
     def covariance(self) -> Array:
-        """Of the states at the end."""
+        """Covariance of the states at the end."""
         return self.core.covariance
 
     def margins(self, rows: Rows, block: int = 0) -> tuple[Array, Array]:

@@ -186,7 +186,7 @@ class _JudgeTerm(_LabelTerm):
 
 
 class _CategoryTerm(_LabelTerm):
-    """What a category adds to skills; one category alone cannot be told from the overall skill."""
+    """What a category adds to skills; one category alone is the same as the overall skill."""
 
     column, name, argument = "categories", "category", "category"
     draws = ("category_scale", "category_skill")

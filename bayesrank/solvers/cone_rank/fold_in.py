@@ -3,9 +3,9 @@
 All three take the atoms' Gram matrix ``G = U U'``, shape (K, K), the products ``B = z U'``, shape
 (J, K), and weights to start from, shape (J, K); atoms are the rows of U here.
 
-The step that the paper prints for SG clips at zero and divides by the sum. That is no projection:
-its rest points are not the minimum, which lies some 14% below on average. The projection onto the
-simplex, and the exponentiated gradient, do reach it.
+The step that the paper prints for SG clips at zero and divides by the sum. That is not a
+projection: its rest points are not the minimum, which lies some 14% below on average. The
+projection onto the simplex, and the exponentiated gradient, do reach it.
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ def fit_rank_rls(
 def _gaussian_kernel(
     X: Array, y: Array, contrasts: Contrasts, lam: float | None, rng: np.random.Generator
 ) -> Kernel:
-    """Gaussian kernel with the length scale of the largest evidence, told by some whole lists."""
+    """Gaussian kernel with the length scale of the largest evidence, on some whole lists."""
     rows, part = _some_lists(y, contrasts, rng, _LENGTH_ROWS)
     X, y = X[rows], y[rows]
     distances = pdist(X)
