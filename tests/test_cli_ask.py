@@ -68,11 +68,11 @@ def test_lines_are_answers_and_the_journal_goes_on(items, ask):
     assert f"Saved: {asked[0]} over {asked[1]}." in out
     for text in (
         "Which wakes you?",
-        "0 answered; the best 3 settled:",
+        "0 answered; Top 3:",
         "Press 1 or 2",
         "Skipped; it will not be asked again.",
         "Taken back:",
-        "1 answer is saved in answers.jsonl, +1 in this session. The same command goes on from",
+        "1 answer saved to answers.jsonl (1 new). Run the same command to",
     ):
         assert text in out
     price = {"Espresso": "2.5", "Latte": "3.4", "[b]Mokka": "2.9", "Filter": "1.8"}
@@ -80,7 +80,7 @@ def test_lines_are_answers_and_the_journal_goes_on(items, ask):
     assert shown.split() == ["price", price[asked[0]], price[asked[1]]]
 
     code, out, _ = ask(["1"], items, "--judge", "Ann")  # and then no more
-    assert code == 0 and "\n1 answered; " in out and "2 answers are saved" in out
+    assert code == 0 and "\n1 answered; " in out and "2 answers saved" in out
     assert events()[1].judge == "Ann" and "90% ranks" in out
 
 
@@ -88,7 +88,7 @@ def test_lines_are_answers_and_the_journal_goes_on(items, ask):
 def test_ties_and_items_that_come_and_go(items, ask):
     code, out, _ = ask(["=", "1", "q"], items)
     assert code == 0 and [event.kind for event in events()] == ["tie", "answer"]
-    assert " are about equal." in out and "2 answers are saved" in out
+    assert " are about equal." in out and "2 answers saved" in out
     code, out, _ = ask([], items, "--export", "out.csv")
     with open("out.csv", newline="") as file:
         rows = list(csv.reader(file))
@@ -131,7 +131,7 @@ def test_an_item_can_be_named_and_the_rule_stops(items, ask):
 def test_items_that_are_called_like_keys(items, ask):
     items.write_text("item\n2\n1\nq\ns\n")
     _, out, _ = ask(["1", "2", "s", "q", "1"], items)
-    assert "2 answers are saved" in out and "Skipped" in out
+    assert "2 answers saved" in out and "Skipped" in out
     asked = [line.split() for line in out.split("\n") if "[1] " in line][:2]
     names = ["2", "1", "q", "s"]
     first, second = events()[:2]
@@ -154,7 +154,7 @@ def test_every_question_asked(items, ask):
     assert code == 0 and "Every question has been asked." in out
     assert len(events()) == 1
     code, out, _ = ask([], items)
-    assert "1 answer is saved in answers.jsonl. The same" in out
+    assert "1 answer saved to answers.jsonl. Run the same" in out
 
 
 def test_export_is_read_by_rank(items, ask, tmp_path):
@@ -334,13 +334,13 @@ def terminal(items, tmp_path):
 @pytest.mark.slow
 def test_told_to_end_it_leaves_the_terminal_as_it_was(terminal, tmp_path):
     before = terminal.before
-    terminal.wait_for("Nothing is known of the ranking yet.")
+    terminal.wait_for("No answers yet.")
     terminal.press(b"2")
     terminal.wait_for("90% ranks")
     terminal.wait_for_key()
     terminal.process.terminate()
     terminal.wait_for("\x1b[?1049l")
-    terminal.wait_for("1 answer is saved in answers.jsonl")
+    terminal.wait_for("1 answer saved to answers.jsonl")
     assert terminal.process.wait(timeout=60) == 143
     assert termios.tcgetattr(terminal.side[1]) == before
     assert len(events(tmp_path / "answers.jsonl")) == 1
@@ -351,7 +351,7 @@ def test_a_terminal_that_is_resized_is_drawn_anew(items, tmp_path):
     terminal = Terminal(tmp_path, "items.csv", COLUMNS="", LINES="")
     try:
         terminal.resize(24, 80)
-        terminal.wait_for("Nothing is known of the ranking yet.")
+        terminal.wait_for("No answers yet.")
         terminal.wait_for_key()
         terminal.resize(12, 40)
         narrow = terminal.wait_for("can't say")  # drawn once more, without a key
@@ -361,7 +361,7 @@ def test_a_terminal_that_is_resized_is_drawn_anew(items, tmp_path):
         terminal.wait_for("about equal.")
         terminal.wait_for_key()
         terminal.press(b"q")
-        terminal.wait_for("1 answer is saved in")
+        terminal.wait_for("1 answer saved to")
         assert terminal.leave() == 0
     finally:
         terminal.process.kill()
@@ -371,11 +371,11 @@ def test_a_terminal_that_is_resized_is_drawn_anew(items, tmp_path):
 
 @pytest.mark.slow
 def test_no_key_is_lost_while_the_ranking_is_learned(terminal, tmp_path):
-    terminal.wait_for("Nothing is known of the ranking yet.")
+    terminal.wait_for("No answers yet.")
     terminal.press(b"=")
     terminal.wait_for("Choosing the next question ...", seconds=5)  # and not without a word
     terminal.press(b"12\x1b[Cx\x1b[D=")  # in the seconds that compiling for ties takes
-    terminal.wait_for("answers are saved in answers.jsonl, ")
+    terminal.wait_for("answers saved to answers.jsonl (")
     assert terminal.leave() == 0
     kinds = [event.kind for event in events(tmp_path / "answers.jsonl")]
     assert kinds == ["tie", *["answer"] * 4, "tie"]
@@ -383,7 +383,7 @@ def test_no_key_is_lost_while_the_ranking_is_learned(terminal, tmp_path):
 
 @pytest.mark.slow
 def test_on_a_terminal_by_keys(terminal, tmp_path):
-    question = terminal.wait_for("Nothing is known of the ranking yet.")
+    question = terminal.wait_for("No answers yet.")
     assert "\x1b[?1049h" in question and "Which is better?" in question and "price" in question
     terminal.press(b"1")
     terminal.wait_for("Saved: ")
@@ -398,6 +398,6 @@ def test_on_a_terminal_by_keys(terminal, tmp_path):
     terminal.wait_for_key()  # no signal comes of a terminal that no session has
     terminal.press(b"\x03")
     terminal.wait_for("\x1b[?1049l")  # the person's own screen again
-    terminal.wait_for("1 answer is saved in answers.jsonl, +1 in this session.")
+    terminal.wait_for("1 answer saved to answers.jsonl (1 new).")
     assert terminal.leave() == 130
     assert len(events(tmp_path / "answers.jsonl")) == 1

@@ -168,6 +168,12 @@ def test_provisional_items_are_named_apart_and_never_lead():
     ahead = draws - [0.0, 0.0, 2.0, 2.0]
     alone = summarize(ahead, list("abcd"), prior_sd=2.0)
     assert conclusion(alone, ahead, lambda d: 0.5).startswith(f"{led}.\n")
+    behind = ahead - [2.0, 0.0, 0.0, 0.0]
+    alone = summarize(behind, list("abcd"), prior_sd=2.0)
+    led = (
+        "No clear winner. b leads: it is better than each item that is not provisional (90% level)."
+    )
+    assert conclusion(alone, behind, lambda d: 0.5).startswith(f"{led}\n")
 
 
 def test_a_skill_of_nearly_nothing_has_no_minus():

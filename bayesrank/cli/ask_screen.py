@@ -156,9 +156,9 @@ def _most_different(
 
 def progress_line(progress: Progress, top: int, sure: float) -> str:
     """How far it is, in words."""
-    best = "best item" if top == 1 else f"best {top}"
+    best = "Best item" if top == 1 else f"Top {top}"
     settled = 0.0 if progress.settled is None else progress.settled
-    return f"the {best} settled: {100 * settled:.0f}% sure, of {100 * sure:g}% wanted"
+    return f"{best}: {100 * settled:.0f}% certain (stops at {100 * sure:g}%)"
 
 
 def _count(view: View) -> str:
@@ -197,7 +197,7 @@ def _bar(view: View, width: int) -> RenderableType:
 
 def _leaders(view: View, rows: int, width: int) -> RenderableType:
     if view.ranking is None:
-        return Text("Nothing is known of the ranking yet.", style="dim")
+        return Text("No answers yet.", style="dim")
     return leaders_table(view.ranking, rows, width)
 
 

@@ -14,7 +14,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from bayesrank._names import shown
+from bayesrank._names import count_of, shown
 from bayesrank.active import Journal, Progress, QueryLoop, Question
 from bayesrank.cli.ask_screen import (
     View,
@@ -251,17 +251,13 @@ class AskSession:
             wide = width >= _TABLE
             show(ranking_table(ranking, rows=10) if wide else leaders_table(ranking, 10, width))
             show()
-        new = "" if count == self._before else f", {count - self._before:+d} in this session"
+        new = "" if count == self._before else f" ({count - self._before:,} new)"
         show(
-            f"{_plural(count, 'answer')} saved in {self._journal}{new}. The same command goes on "
-            "from here.",
+            f"{count_of(count, 'answer')} saved to {self._journal}{new}. Run the same command to "
+            "continue.",
             markup=False,
             highlight=False,
         )
-
-
-def _plural(count: int, thing: str) -> str:
-    return f"{count} {thing} is" if count == 1 else f"{count} {thing}s are"
 
 
 class _Resized(Exception):

@@ -69,13 +69,18 @@ def _leading(summary: RankSummary, tier: np.ndarray) -> str:
     """Who leads, and how many are statistically tied with that item."""
     leader, others = shown(summary.names[tier[0]]), len(tier) - 1
     among = " among the items that are not provisional" if tier[0] else ""
+    level = f"({100 * summary.level:g}% level)"
+    if not others and among:
+        return f"{leader} leads{among}."
+    if not others and summary.provisional.any():
+        return f"{leader} leads: it is better than each item that is not provisional {level}."
     if not others:
-        each = "" if among else ", ahead of each other item taken one by one"
-        return f"{leader} leads{among}{each}."
+        return (
+            f"{leader} leads: it is better than each other item {level}, but not surely than all."
+        )
     items = "item is" if others == 1 else "items are"
     return (
-        f"{leader} leads{among}, but {others:,} other {items} statistically tied with it "
-        f"({100 * summary.level:g}% level)."
+        f"{leader} leads{among}, but {others:,} other {items} statistically tied with it {level}."
     )
 
 
