@@ -1,6 +1,7 @@
 """The cross-check of engines: each figure against what is known by hand."""
 
 import dataclasses
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -16,6 +17,7 @@ from scipy.stats import genpareto, norm
 from bayesrank import to_arviz
 from bayesrank.diagnostics import CrossCheck, crosscheck
 from bayesrank.infer.spi import DensePosterior
+from bayesrank.infer.whitening.accuracy import _number_of_draws
 from bayesrank.infer.whitening.importance import importance_sampler, pareto_k
 from bayesrank.infer.whitening.program import WhiteProgram, white_program
 from bayesrank.plots import plot_crosscheck
@@ -289,3 +291,10 @@ def test_arguments_are_checked(change, message):
 def test_a_result_brings_its_own_arguments(checked):
     with pytest.raises(ValueError, match="has its own arguments and hyperparameters"):
         crosscheck(checked[0].ep, X)
+
+
+@pytest.mark.parametrize("rows, count", [(1, 4000), (2_500, 4000), (7_000, 1000), (10**6, 1000)])
+def test_fewer_draws_are_weighed_by_many_data(rows, count):
+    called = {"model_args": (3, np.zeros((rows, 2))), "model_kwargs": {"weights": None}}
+    result: Any = SimpleNamespace(**called)
+    assert _number_of_draws(result) == count

@@ -78,6 +78,10 @@ class Vector:
         """Values of the free hyperparameters on their own scale, by name.  Pure."""
         return {k: self.transforms[k](u) for k, u in self.unravel(jnp.asarray(flat)).items()}
 
+    def named(self, flat: np.ndarray) -> dict[str, np.ndarray]:
+        """`values` as NumPy's."""
+        return {k: np.asarray(v) for k, v in jax.jit(self.values)(flat).items()}
+
     def log_jacobian(self, flat: Array) -> Array:
         """Log of how much a vector's surroundings grow on their own scale.  Pure."""
         total = jnp.zeros(())
@@ -124,7 +128,7 @@ class Hyperparameters(Vector):
     def component(self, flat: ArrayLike, init_sites: Sites) -> ConditionalPosterior:
         """EP's posterior at a vector, by the code that gives the gradient."""
         (evaluation, _, found), _ = self._solve(flat, init_sites)
-        converged = bool(found.max_change <= self.limits.tol) and not found.skipped
+        converged = float(found.max_change) <= self.limits.tol and not int(found.skipped)
         return ConditionalPosterior(jax.tree.map(np.asarray, evaluation), found, converged)
 
     def first_result(self, flat: ArrayLike, args: tuple, kwargs: Mapping[str, Any]) -> EPResult:

@@ -332,7 +332,7 @@ class _Survey:
     @property
     def named(self) -> dict[str, np.ndarray]:
         """Hyperparameters of the mode by name."""
-        return {k: np.asarray(v) for k, v in self.free.values(self.mode.flat).items()}
+        return self.free.named(self.mode.flat)
 
 
 def _moments_of(

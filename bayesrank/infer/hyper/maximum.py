@@ -184,7 +184,7 @@ def _report(search: Search, ends: list[SearchEnd]) -> EvidenceMaximum:
     """What was found at the best of several ends."""
     end, *others = apart(search, ends)
     inventory = search.free.inventory
-    learned = _named(search, end)
+    learned = search.free.named(end.outcome.x)
     edges = search.at_edge(end.outcome.x)
     at_bound = tuple(k for k, v in learned.items() if edges[k] or _at_end(v, inventory.supports[k]))
     fixed = {k: np.asarray(v) for k, v in inventory.hyperparameters.items()}
@@ -200,13 +200,8 @@ def _report(search: Search, ends: list[SearchEnd]) -> EvidenceMaximum:
         message=str(end.outcome.message),
         num_evaluations=search.count,
         restarts=tuple(float(e.evaluation.objective) for e in ends),
-        other_modes=tuple(_named(search, other) for other in others),
+        other_modes=tuple(search.free.named(other.outcome.x) for other in others),
     )
-
-
-def _named(search: Search, end: SearchEnd) -> dict[str, np.ndarray]:
-    """Hyperparameters at the end of a run, by name."""
-    return {k: np.asarray(v) for k, v in search.free.values(end.outcome.x).items()}
 
 
 def _at_end(value: np.ndarray, support: Any) -> bool:

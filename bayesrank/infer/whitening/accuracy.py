@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 Numbers = NDArray[np.float64]
 
-_DRAWS = 4000
-_CHUNK = 500
+# Draws are taken in chunks: eight, and fewer of many data, as each is weighed by all of these.
+_CHUNK, _MOST_CHUNKS, _FEWEST_CHUNKS = 500, 8, 2
+_MOST_DENSITIES = 10_000_000
 _FLAT = 1e-12
 _WORST_K = 0.7
 _FEWEST = 100.0
@@ -139,7 +140,7 @@ def importance_check(result: EPResult, rng_key: Array) -> ImportanceCheck:
         program = white_posterior(result)
         moments = program.whiten_moments(result.joint_mean, result.joint_covariance)
         random = generator(rng_key)
-        points, log_density = _draws(*moments, random)
+        points, log_density = _draws(*moments, random, _number_of_draws(result))
         prior = random.standard_normal(points.shape)
         log_joint = jit(lambda z: lax.map(program.log_joint, z, batch_size=_CHUNK))
         logs, prior_logs = (np.asarray(log_joint(jnp.asarray(z))) for z in (points, prior))
@@ -190,13 +191,21 @@ def _counts(site: dict[str, Any], has_value: bool) -> bool:
     return site["is_observed"] or has_value or isinstance(site["fn"], dist.Delta)
 
 
+def _number_of_draws(result: EPResult) -> int:
+    """How many draws are weighed, by the number of rows of the longest argument."""
+    arguments = map(np.shape, jax.tree.leaves((result.model_args, result.model_kwargs)))
+    rows = max((shape[0] for shape in arguments if shape), default=1)
+    chunks = _MOST_DENSITIES // (_CHUNK * max(rows, 1))
+    return _CHUNK * min(max(chunks, _FEWEST_CHUNKS), _MOST_CHUNKS)
+
+
 def _draws(
-    mean: Numbers, covariance: Numbers, random: np.random.Generator
+    mean: Numbers, covariance: Numbers, random: np.random.Generator, count: int
 ) -> tuple[Numbers, Numbers]:
     """Draws, and logs of their densities up to a constant, in directions that are not flat."""
     values, vectors = np.linalg.eigh(covariance)
     kept = values > _FLAT * values.max()
-    white = random.standard_normal((_DRAWS, int(kept.sum())))
+    white = random.standard_normal((count, int(kept.sum())))
     points = mean + (white * np.sqrt(values[kept])) @ vectors[:, kept].T
     return points, -0.5 * np.sum(white**2, 1)
 
