@@ -14,7 +14,7 @@ from bayesrank.active.store import JournalError
 
 
 class Answer(NamedTuple):
-    """Who won, by name, and who said so; of a tie, the two items in no order.
+    """An answer: names of winner and loser, in no order if `tie`, and who gave it.
 
     Examples
     --------
@@ -41,7 +41,7 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True)
 class History:
-    """All that was said and not undone.
+    """All answers and skips that were not undone.
 
     Attributes
     ----------

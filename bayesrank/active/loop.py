@@ -32,7 +32,7 @@ from bayesrank.active.store import JournalError, MemoryLog
 
 
 class QueryLoop(Session):
-    """Which pair to compare next, and what follows from the answers.
+    """Choose pairs to compare, learn from the answers, and rank the items.
 
     Skills are a Gaussian process of the features (`bayesrank.models.preference_gp`), or independent
     where there are none (`bayesrank.models.thurstone`). An answer is on disk before `tell` returns,
@@ -276,7 +276,7 @@ class QueryLoop(Session):
         return (answer.winner, answer.loser) if event.kind == "skip" else answer
 
     def add_items(self, items: Sequence[Hashable], features: ArrayLike | None = None) -> None:
-        """Take in more items in the middle of a study; every answer stays.
+        """Add items in the middle of a study; every answer stays.
 
         When the journal is opened again, give them after those that were there.
 
@@ -307,7 +307,7 @@ class QueryLoop(Session):
             self._posterior.change(program)
 
     def retire(self, item: Hashable) -> None:
-        """Ask about an item no more, and leave it out of the ranking; its answers still count.
+        """Stop asking about an item, and leave it out of the ranking; its answers still count.
 
         Parameters
         ----------

@@ -30,7 +30,7 @@ def open_journal(path: PathLike, items: NamedItems) -> Journal:
 def read_history(
     path: PathLike, items: int | Sequence[Hashable], features: ArrayLike | None = None
 ) -> History:
-    """Read what a journal adds up to, without locking or changing it.
+    """Read the answers of a journal, without locking or changing it.
 
     Parameters
     ----------

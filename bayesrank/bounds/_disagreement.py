@@ -64,7 +64,7 @@ def ranking_distance(
 
 
 def mcdiarmid_term(num_queries: int, delta: float) -> float:
-    """Distance that a mean of independent values in ``[0, 1]`` keeps below, one-sided.
+    """One-sided bound on the deviation of a mean of independent values in ``[0, 1]``.
 
     ``sqrt(log(1 / delta) / (2 num_queries))``: the expectation is at most the mean plus this with
     probability at least ``1 - delta``.

@@ -7,7 +7,7 @@ _LONGEST = 400  # letters of a problem: a cell of a damaged file may be as long 
 
 
 class ReadingNote(UserWarning):
-    """How data were understood that may be written in several ways.
+    """A note on how ambiguous data were read.
 
     Examples
     --------

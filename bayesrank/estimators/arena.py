@@ -279,7 +279,7 @@ class ArenaRanker(NamedRanker):
         return self._chance(posterior.chances(asked), outcome)
 
     def effects(self, level: float = 0.9) -> list[Effect]:
-        """What the position and ties come to, with intervals.
+        """Effects of position and ties, with intervals.
 
         For the position: how often the item shown first wins, in 100 comparisons of equal items
         without ties. For the tie width: how often equal items tie.

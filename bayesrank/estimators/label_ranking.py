@@ -326,7 +326,7 @@ class LabelRanker(Saved, EPEstimator):
         return self._utilities(X).relevant()
 
     def predict_relevant(self, X: ArrayLike) -> NDArray[np.bool_]:
-        """Relevant labels: those that are so with more than even odds, for the least Hamming loss.
+        """Labels that are probably relevant (more than one half), for the least Hamming loss.
 
         Parameters
         ----------

@@ -18,7 +18,7 @@ _COLLECTIONS = (list, tuple, set, frozenset, np.ndarray)
 
 
 class LabelTargets(NamedTuple):
-    """What is said of n examples, in numbers, as `label_ranking.conditions` takes it."""
+    """Targets of n examples as numbers, for `label_ranking.conditions`."""
 
     labels: list[Hashable]  # names of the c labels
     rankings: list[Any] | None  # orders of each example, if any

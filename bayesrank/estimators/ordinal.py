@@ -191,7 +191,7 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
         return self.classes_[(below < 0.5).sum(axis=1)]
 
     def predict_proba(self, X: ArrayLike) -> Array:
-        """Probability of each level, which allows for what is not known of the function.
+        """Probability of each level, with the uncertainty of the function.
 
         Parameters
         ----------

@@ -166,7 +166,7 @@ class RankRLS(ListEstimator):
         return (scores, self._fit.std(rows)) if return_std else scores
 
     def leave_query_out(self, groups: Any = None) -> Array:
-        """Scores of the items of `fit`, each list's by what the other lists teach.
+        """Scores of the items of `fit`, each list's learned from the other lists.
 
         Parameters
         ----------

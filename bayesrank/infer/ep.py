@@ -119,7 +119,7 @@ class EP:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the engine was made with, but for the program."""
+        """Settings of the engine."""
         names = ("power", "damping", "max_sweeps", "tol", "precision", "structure", "mesh")
         return {name: getattr(self, name) for name in names}
 

@@ -68,7 +68,7 @@ class Approximation:
 
     @property
     def sentence(self) -> str:
-        """What it costs, for people."""
+        """The accuracy, in a sentence."""
         told = (
             f"Standard deviations of differences are off by {self.error:.1%} (of pairs that never "
             f"met by {self.bias:+.1%} in the mean), from {self.method}."

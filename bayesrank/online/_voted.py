@@ -43,7 +43,7 @@ class Path(NamedTuple):
 
 
 class VotedPRank(KernelRanker):
-    r"""PRank whose every rule is kept, and votes by how long it lasted.
+    r"""PRank that keeps every rule, which votes by how long it lasted.
 
     After each mistake the rule changes, and the old one is kept with the number of levels
     :math:`v_i` that it predicted rightly. The prediction is the weighted average of the ranks,

@@ -27,7 +27,7 @@ EXPLICIT = 1000
 
 
 class OnlineBayesPoint(KernelRanker):
-    r"""Weights and thresholds by assumed-density filtering, with what is uncertain about them.
+    r"""Weights and thresholds with their uncertainty, by assumed-density filtering.
 
     The model is `bayesrank.models.ordinal_version_space`: weights and thresholds are Gaussian. A
     level says on which side of each threshold the score fell, up to normal noise. The posterior
@@ -73,7 +73,7 @@ class OnlineBayesPoint(KernelRanker):
     coef_, thresholds_ : ndarray
         The Bayes point; with a basis, ``coef_`` are the coefficients of ``support_``.
     noises_, lapses_, noise_weights_ : ndarray of shape (G,)
-        Noise of each component, share of its labels that tell nothing, and its probability.
+        Noise of each component, share of its labels that are random, and its probability.
     skipped_ : int
         Number of factors of the likelihood that were left out because of rounding.
     state_ : Belief
@@ -153,7 +153,7 @@ class OnlineBayesPoint(KernelRanker):
 
     @property
     def lapses_(self) -> Array:
-        """Share of each component's labels that tell nothing, shape (G,)."""
+        """Share of each component's labels that are random, shape (G,)."""
         check_is_fitted(self, "state_")
         return self._components.lapses
 
@@ -178,7 +178,7 @@ class OnlineBayesPoint(KernelRanker):
     # What it foresees.
 
     def predict_proba(self, X: ArrayLike) -> Array:
-        """Probability of each level, all that is uncertain allowed for.
+        """Probability of each level, with all uncertainty included.
 
         Parameters
         ----------
@@ -220,7 +220,7 @@ class OnlineBayesPoint(KernelRanker):
         return self._foresight(self._known_rows(X), with_scores=True)[1]
 
     def prequential_proba(self, X: ArrayLike, y: ArrayLike) -> Array:
-        """Foresee each example before learning it, then learn it.
+        """Predict probabilities of each example before learning it, then learn it.
 
         Parameters
         ----------

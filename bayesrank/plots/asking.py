@@ -92,7 +92,7 @@ def plot_question(
     names: Sequence[object] | None = None,
     score_label: str = "expected gain of an answer (nats)",
 ) -> "Figure":
-    """Draw why a question was chosen: where its items stand, and what the others would tell.
+    """Draw why a question was chosen: where its items stand, and the gains of other questions.
 
     On the left all items from the highest skill to the lowest, the two of the question marked, each
     with one posterior standard deviation; skills are above or below the average item's. On the

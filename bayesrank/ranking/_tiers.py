@@ -120,7 +120,7 @@ def prob_better_than_next(samples: ArrayLike) -> Array:
 
 
 def is_provisional(sd: ArrayLike, prior_sd: ArrayLike) -> Array:
-    """Whether comparisons say little of an item: most of its prior variance is left.
+    """Whether little is known of each item: most of its prior variance is left.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ class BM25(SearchEngine):
     Attributes
     ----------
     collection_ : Collection
-        What the documents say of their terms.
+        Statistics of the documents' terms.
     index_ : Index
         The weights.
 

@@ -58,7 +58,7 @@ def check_counts(counts: Any, name: str = "counts", *, num_terms: int | None = N
 
 
 class Collection(NamedTuple):
-    """What a collection of documents says of its terms.
+    """Statistics of the terms of a collection of documents.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class Collection(NamedTuple):
 
 
 def collection(counts: Any) -> Collection:
-    """Return what documents say of their terms.
+    """Return the statistics of documents' terms.
 
     Raises
     ------

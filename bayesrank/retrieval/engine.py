@@ -22,7 +22,7 @@ class SearchEngine(BaseEstimator):
     Attributes
     ----------
     collection_ : Collection
-        What the indexed documents say of their terms.
+        Statistics of the indexed documents' terms.
     index_ : Index
         The weights of the documents' terms.
 

@@ -104,7 +104,7 @@ class Journal:
 
     @property
     def header(self) -> dict[str, Any]:
-        """The first line: what the journal was begun about."""
+        """The first line: which items the journal is about."""
         return self._lines[0][0]
 
     @property

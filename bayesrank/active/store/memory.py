@@ -5,7 +5,7 @@ from typing import Any
 
 
 class MemoryLog:
-    """Stands in for a journal where nothing is to be kept."""
+    """Holds records in memory, in place of a journal."""
 
     def __init__(self) -> None:
         self.records: list[dict[str, Any]] = []

@@ -246,7 +246,7 @@ class EMResult:
     def condition(
         self, users: ArrayLike, items: ArrayLike, levels: ArrayLike | None = None
     ) -> EMResult:
-        """Fit other users to what they say, with all that is shared as it was learned.
+        """Fit new users, with the shared prior as it was learned.
 
         New users get their own most probable thresholds, or scale and noise, if users have them.
         ``log_prior`` is the density of these alone.
@@ -305,7 +305,7 @@ class EMResult:
         )
 
     def with_new_users(self, count: int) -> EMResult:
-        """Add users who have said nothing, the last ones: their functions are as the prior says.
+        """Add users without observations at the end; their functions have the prior.
 
         They use the levels, or numbers, as all users do in common.
 

@@ -114,7 +114,7 @@ class EMState(NamedTuple):
     def check(
         self, observations: Observations, setting: Setting, num_kernels: int, user_spread: float
     ) -> None:
-        """Refuse what the state was not made with.
+        """Refuse data or a model other than the state's.
 
         Raises
         ------

@@ -57,7 +57,7 @@ def margin_features(
     ----------
     queries, counts, documents
         Counts of what stands for each document as a query, and of its terms, (documents, terms);
-        and what the documents say of these.
+        and statistics of these.
     pairs
         Query and linked document, shape (L, 2).
     unlinked
