@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bayesrank.active.history import History
 from bayesrank.active.judge_noise import JudgeNoise
-from bayesrank.active.program import SkillProgram, Told
+from bayesrank.active.program import AnswerArrays, SkillProgram
 from bayesrank.active.settle import Answers, Settled, SkillPrior, settle
 from bayesrank.infer import ConvergenceWarning, EPResult, IntegratedEPResult
 from bayesrank.infer.spi import DensePosterior
@@ -125,10 +125,10 @@ class SkillPosterior:
             return None
         return self._program.integrate(jax.random.key(self._seed), self._told(history), _DRAWS)
 
-    def _told(self, history: History) -> Told:
+    def _told(self, history: History) -> AnswerArrays:
         """The answers, with the factor of the noise of each."""
         whose = [self.judges.of(history, event.judge) for event in history.answers]
-        return Told(history.compared, history.tied, np.array(whose, float))
+        return AnswerArrays(history.compared, history.tied, np.array(whose, float))
 
     def _prior_at(self, history: History) -> SkillPrior:
         if self._prior is None or self._prior[0] is not history.learned:

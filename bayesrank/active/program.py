@@ -43,7 +43,7 @@ _SPREAD = 0.5
 Array = NDArray[np.float64]
 
 
-class Told(NamedTuple):
+class AnswerArrays(NamedTuple):
     """K answers: two items each (K, 2), whether they are ties, and factors of their noise, (K,)."""
 
     comparisons: NDArray[np.intp]
@@ -65,9 +65,8 @@ def answered(
 ) -> None:
     """`bayesrank.models.preference_gp` or `thurstone`, with answers noisier than others.
 
-    The noise is multiplied by `noise_factor`, (K,), and by that of
-    `judge`, (K,): 1 to `num_judges`, or
-    0 for nobody. ``judge_noise`` has the prior LogNormal(0.25, 0.5), whose mode is 1.
+    The noise is multiplied by `noise_factor`, (K,), and by that of `judge`, (K,): 1 to
+    `num_judges`, or 0 for nobody. ``judge_noise`` is LogNormal(0.25, 0.5), whose mode is 1.
     """
     noise: Any = noise_factor
     if judge is not None:
@@ -109,7 +108,7 @@ class SkillProgram:
         """Those hyperparameters that the program has, with ties or without."""
         return {k: v for k, v in params.items() if ties or k != "tie_width"}
 
-    def call(self, told: Told) -> tuple[Callable[..., Any], tuple, dict[str, Any]]:
+    def call(self, told: AnswerArrays) -> tuple[Callable[..., Any], tuple, dict[str, Any]]:
         """The program and its arguments for some answers, as a person would call it."""
         pairs = told.comparisons if len(told.comparisons) else None
         options = self.options
@@ -129,7 +128,7 @@ class SkillProgram:
         return float(params.get("noise", 1.0))
 
     def learn(
-        self, told: Told, start: Mapping[str, Any], judge: NDArray[np.intp] | None = None
+        self, told: AnswerArrays, start: Mapping[str, Any], judge: NDArray[np.intp] | None = None
     ) -> dict[str, Array]:
         """The most probable hyperparameters from a start, of judges (K,), too, if it has them."""
         about, pairs = self._compared_only(told.comparisons)
@@ -149,7 +148,9 @@ class SkillProgram:
             **options,
         ).params
 
-    def integrate(self, rng_key: jax.Array, told: Told, num_samples: int) -> IntegratedEPResult:
+    def integrate(
+        self, rng_key: jax.Array, told: AnswerArrays, num_samples: int
+    ) -> IntegratedEPResult:
         """Skills of all items, whatever the hyperparameters that are free may be."""
         return IntegratedEP(EP(answered)).run(
             rng_key,
@@ -159,7 +160,7 @@ class SkillProgram:
             **self._padded(told),
         )
 
-    def _padded(self, told: Told) -> dict[str, Any]:
+    def _padded(self, told: AnswerArrays) -> dict[str, Any]:
         """Arguments of the program for answers in a bucket."""
         count, bucket = len(told.comparisons), bucket_of(len(told.comparisons))
         rows = np.tile(np.array([0, 1]), (bucket, 1))
