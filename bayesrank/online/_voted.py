@@ -54,8 +54,7 @@ class VotedPRank(KernelRanker):
     num_levels : int
         Number of levels, at least 2.
     kernel : Kernel, optional
-        A kernel of tinygp; without it, the scalar product. A polynomial kernel with no more
-        monomials than `budget` is used through explicit features, which is exact.
+        As for `PRank`.
     budget : int, optional, default 10000
         Number of past rules that are kept: those with most votes, of equals the older ones. None
         keeps all, in memory that grows with each mistake. Rules without a vote are never kept. In

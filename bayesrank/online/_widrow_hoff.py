@@ -68,9 +68,8 @@ class WidrowHoff(KernelRanker):
         Size of a step. It has to be below :math:`2 / \|x\|^2`, or :math:`2 / K(x, x)`, or the
         weights grow without end.
     kernel : Kernel, optional
-        A kernel of tinygp; without it, the scalar product. A polynomial kernel with no more
-        monomials than `budget` is used through explicit features, which is exact and cheaper; only
-        a constant among these (``sigma`` above 0) makes the levels' offset learnable.
+        As for `PRank`. Only a constant among explicit features (``sigma`` above 0) makes the
+        levels' offset learnable.
     budget : int, default 1000
         Number of examples that the kernel form may store. It learns something from each, so that
         the store is soon full; then the oldest leaves for the next.

@@ -53,16 +53,13 @@ class EvidenceMaximum:
 
     Examples
     --------
-    >>> import jax, numpy as np, numpyro, numpyro.distributions as dist
+    >>> import numpy as np
     >>> from bayesrank.infer import maximize_evidence
-    >>> def schools(effect):
-    ...     spread = numpyro.sample("spread", dist.HalfNormal(10.0))
-    ...     f = numpyro.sample("f", dist.Normal(0.0, spread).expand([len(effect)]))
-    ...     numpyro.sample("effect", dist.Normal(f, 12.0), obs=effect)
-    >>> effect = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
-    >>> found = maximize_evidence(schools, effect)
+    >>> from bayesrank.models import thurstone
+    >>> games = np.array([[0, 1], [1, 2], [0, 2]])  # (winner, loser)
+    >>> found = maximize_evidence(thurstone, 3, games)
     >>> bool(found.converged), sorted(found.params)
-    (True, ['spread'])
+    (True, ['scale'])
     """
 
     params: dict[str, np.ndarray]

@@ -219,16 +219,13 @@ class IntegratedEPResult(MixtureResult):
 
     Examples
     --------
-    >>> import jax, numpy as np, numpyro, numpyro.distributions as dist
+    >>> import jax, numpy as np
     >>> from bayesrank.infer import IntegratedEP
-    >>> def schools(effect):
-    ...     spread = numpyro.sample("spread", dist.HalfNormal(10.0))
-    ...     f = numpyro.sample("f", dist.Normal(0.0, spread).expand([len(effect)]))
-    ...     numpyro.sample("effect", dist.Normal(f, 12.0), obs=effect)
-    >>> effect = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
-    >>> result = IntegratedEP(schools).run(jax.random.key(0), effect)
-    >>> result.converged, round(float(result.weights.sum()), 6)
-    (True, 1.0)
+    >>> from bayesrank.models import thurstone
+    >>> games = np.array([[0, 1], [1, 2], [0, 2]])  # (winner, loser)
+    >>> result = IntegratedEP(thurstone).run(jax.random.key(0), 3, games)
+    >>> result.mean["f"].shape, round(float(result.weights.sum()), 6)
+    ((3,), 1.0)
     """
 
     effective_points: float
@@ -330,17 +327,13 @@ class NestedEPResult(MixtureResult):
 
     Examples
     --------
-    >>> import jax, numpy as np, numpyro, numpyro.distributions as dist
+    >>> import jax, numpy as np
     >>> from bayesrank.infer import NestedEP
-    >>> def schools(effect):
-    ...     spread = numpyro.sample("spread", dist.LogNormal(2.0, 0.5))
-    ...     f = numpyro.sample("f", dist.Normal(0.0, spread).expand([len(effect)]))
-    ...     numpyro.sample("effect", dist.Normal(f, 12.0), obs=effect)
-    >>> effect = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
-    >>> engine = NestedEP(schools)
-    >>> result = engine.run(jax.random.key(0), effect, num_samples=200)
+    >>> from bayesrank.models import thurstone
+    >>> games = np.array([[0, 1], [1, 2], [0, 2]])  # (winner, loser)
+    >>> result = NestedEP(thurstone).run(jax.random.key(0), 3, games, num_samples=200)
     >>> result.mean["f"].shape
-    (8,)
+    (3,)
     """
 
     num_divergent: int
