@@ -28,6 +28,7 @@ source_suffix = {".rst": "restructuredtext", ".md": "myst-nb", ".ipynb": "myst-n
 
 # A name in single backquotes is linked where it is one of ours, and set in italics elsewhere.
 default_role = "autolink"
+smartquotes = False  # they would change --options and quotes in examples
 autosummary_generate = True
 autosummary_imported_members = True
 autosummary_ignore_module_all = False
