@@ -286,3 +286,21 @@ def test_the_program_refuses_what_does_not_fit(options, message):
 def test_judges_and_categories_are_counted_where_nobody_says_how_many():
     data = arena_data(2, [(0, 1), (1, 0)], judges=[0, 2], categories=[1, 0])
     assert (data.num_judges, data.num_categories) == (3, 2)
+
+
+def test_standard_deviations_of_a_ranking_are_free_of_the_chance_of_draws():
+    """From the average of each component, by the covariance of the posterior."""
+    games = [("a", "b"), ("b", "c"), ("a", "c"), ("c", "a"), ("x", "y")]
+    one, other = (
+        ArenaRanker(hyperparameters="map", num_samples=50, random_state=seed).fit(games).rank()
+        for seed in (0, 1)
+    )
+    fitted = ArenaRanker(hyperparameters="map").fit(games)
+    covariance, names = fitted.posterior_.joint()[1], list(fitted.names_)
+    for group in ("abc", "xy"):
+        at = [names.index(name) for name in group]
+        centre = np.eye(len(at)) - 1.0 / len(at)
+        sd = np.sqrt(np.diagonal(centre @ covariance[np.ix_(at, at)] @ centre))
+        for found in (one, other):
+            shown = [found.sd[found.names.index(name)] for name in group]
+            np.testing.assert_allclose(shown, sd, rtol=1e-9)

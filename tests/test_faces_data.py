@@ -82,9 +82,7 @@ def test_a_table_in_any_layout_is_fitted_and_told():
     table = pd.DataFrame(
         {"model_a": [3, 1], "model_b": [1, 2], "winner": ["model_a", "tie"], "x": 0}
     )
-    told = (
-        r"read as model_a,model_b,winner\..* Not used here: position \(being shown first\); Are.* x"
-    )
+    told = r"read as model_a,model_b,winner\..* Not used here: position \(being shown first\);.* x"
     with pytest.warns(ReadingNote, match=told):
         data = read_columns(table, None, {"ties": None})
     assert data.names == (3, 1, 2) and data.position is None

@@ -308,7 +308,7 @@ def test_a_file_grows_with_the_items_and_not_with_the_orders(ranker, tmp_path):
     assert ranker.result.marginalized_sites == ("noise",)
     ranker.save(tmp_path / "ranker.npz")
     assert (tmp_path / "ranker.npz").stat().st_size < 10_000
-    with pytest.raises(ValueError, match="no posterior of noise is kept; compare with NUTS"):
+    with pytest.raises(ValueError, match="EP keeps no posterior of noise; compare with NUTS"):
         _ = ranker.result.accuracy
 
 

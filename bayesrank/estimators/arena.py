@@ -201,9 +201,10 @@ class ArenaRanker(NamedRanker):
         category : hashable, optional
             A category, to rank by the skills in it.
         """
-        records = self.records_ if category is None else None
-        own = 0.0 if category is None else float(self.params_["category_scale"])
-        return self._ranked(self.samples(category), records, names, level, k, own)
+        if category is None:
+            return super().rank(names, level=level, k=k)
+        own = float(self.params_["category_scale"])
+        return self._ranked(self.samples(category), None, names, level, k, own)
 
     def predict(
         self, items: Sequence[Hashable] | None = None, *, category: Hashable | None = None

@@ -93,7 +93,9 @@ class SkillRanker(EPEstimator):
         NotFittedError, ValueError
             If `fit` has not been called; if an argument does not fit.
         """
-        return self._ranked(self.samples(), self.records_, names, level, k)
+        draws = self.samples()
+        known = self.posterior_.joint()[1] if draws.shape[1] <= _MOST_MEASURED else None
+        return self._ranked(draws, self.records_, names, level, k, covariance=known)
 
     def _ranked(
         self,
@@ -103,17 +105,26 @@ class SkillRanker(EPEstimator):
         level: float,
         k: int | None,
         category_scale: float = 0.0,
+        covariance: Array | None = None,
     ) -> RankSummary:
-        """Rank by draws of skills, from the average of each component."""
+        """Rank by draws of skills, from the average of each component.
+
+        With their covariance, standard deviations are free of the chance of draws.
+        """
         found = self.components_
         components = np.zeros(draws.shape[1], np.int64) if found is None else found
-        prior_sd = np.zeros(draws.shape[1])
+        prior_sd, sd = np.zeros((2, draws.shape[1]))
         for number in range(components.max() + 1):
             inside = components == number
             draws[:, inside] -= draws[:, inside].mean(axis=1, keepdims=True)
             prior_sd[inside] = self._prior_sd(inside, category_scale)
+            sd[inside] = draws[:, inside].std(axis=0)
+            if covariance is not None:
+                own = covariance[np.ix_(inside, inside)]
+                variance = np.diagonal(own) - 2.0 * own.mean(axis=1) + own.mean()
+                sd[inside] = np.sqrt(np.maximum(variance, 0.0))
         names = self._names() if names is None else names
-        beside = {"records": records, "components": components, "prior_sd": prior_sd}
+        beside = {"records": records, "components": components, "prior_sd": prior_sd, "sd": sd}
         return summarize(draws, names, level=level, k=k, **beside)
 
     def _prior_sd(self, inside: NDArray[np.bool_], category_scale: float) -> float:

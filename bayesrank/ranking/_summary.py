@@ -144,6 +144,7 @@ def summarize(
     records: ItemRecords | None = None,
     components: ArrayLike | None = None,
     prior_sd: ArrayLike | None = None,
+    sd: ArrayLike | None = None,
 ) -> RankSummary:
     """Summarise posterior draws of skill as a ranking with uncertainty.
 
@@ -165,6 +166,8 @@ def summarize(
     prior_sd
         Standard deviations of the skills before any comparison, shape ``(n,)`` or one for all, by
         which items are provisional; by default no item is, unless it is alone in its component.
+    sd
+        Posterior standard deviations of the skills, shape ``(n,)``; by default those of `samples`.
 
     Returns
     -------
@@ -185,9 +188,10 @@ def summarize(
     component = _check_components(components, n)
     if records is not None and len(records.wins) != n:
         raise ValueError(f"records are of {len(records.wins)} items, and samples of {n}")
-    mean, sd = array.mean(axis=0, dtype=np.float64), array.std(axis=0, dtype=np.float64)
+    mean = array.mean(axis=0, dtype=np.float64)
+    spread = np.array(array.std(axis=0, dtype=np.float64) if sd is None else sd, np.float64)
     alone = np.bincount(component)[component] == 1
-    unsure = alone | is_provisional(sd, np.inf if prior_sd is None else prior_sd)
+    unsure = alone | is_provisional(spread, np.inf if prior_sd is None else prior_sd)
     parts = []
     for number in range(component.max() + 1):
         inside = np.flatnonzero(component == number)
@@ -202,7 +206,7 @@ def summarize(
         **columns,
         names=[labels[i] for i in order],
         mean=mean[order],
-        sd=sd[order],
+        sd=spread[order],
         skill_lower=lower[order],
         skill_upper=upper[order],
         provisional=unsure[order],
