@@ -70,3 +70,13 @@ def test_runs_find_code_again_and_damaged_code_is_replaced(folder, tmp_path):
     assert run() == first
     run()
     assert {file.name for file in folder.iterdir()} == programs
+
+
+def test_alarms_of_the_compiler_are_kept_off_the_terminal(monkeypatch):
+    """XLA prints them from level 2 on down, and those of folded constants after a second."""
+    monkeypatch.setattr(os, "environ", {})
+    compiled.silence_compiler()
+    assert os.environ == {"TF_CPP_MIN_LOG_LEVEL": "3"}
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "0"
+    compiled.silence_compiler()
+    assert os.environ == {"TF_CPP_MIN_LOG_LEVEL": "0"}

@@ -16,7 +16,7 @@ import click
 
 from bayesrank._version import __version__
 from bayesrank.cli.command import help_of, say
-from bayesrank.cli.compiled import forgets_damaged_code, reuse_compiled_code
+from bayesrank.cli.compiled import forgets_damaged_code, reuse_compiled_code, silence_compiler
 from bayesrank.cli.interrupt import Interrupted, kept, look
 
 _OUTPUT_LOST = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -86,6 +86,7 @@ def run(args: Sequence[str] | None = None) -> NoReturn:
             stream.reconfigure(errors="replace")  # a terminal that cannot show a name shows "?"
     try:
         look()
+        silence_compiler()
         reuse_compiled_code()
         with warnings.catch_warnings():
             warnings.showwarning = _say

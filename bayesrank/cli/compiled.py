@@ -15,6 +15,14 @@ _SETTINGS = {
 }
 
 
+def silence_compiler() -> None:
+    """Keep XLA's log off the terminal, before JAX is imported, unless the user sets its level.
+
+    It says that a compilation is "very slow", of which nobody can make use.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
 def reuse_compiled_code() -> None:
     """Let JAX store compiled code in the cache home, unless the user's settings say otherwise."""
     if os.environ.get("JAX_COMPILATION_CACHE_DIR"):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from numpy.typing import NDArray
+from numpyro import validation_enabled
 
 from bayesrank.diagnostics.comparison import (
     Comparison,
@@ -66,7 +67,7 @@ def against_nuts(
     """Compare a claim with draws of all of the program; with a result, hyperparameters as well."""
     start = time.perf_counter()
     chains.progress(0.0)
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), validation_enabled(False):
         program = without_stale_traces(
             lambda: full_program(*claim.called, claim.draws, claim.hidden)
         )
