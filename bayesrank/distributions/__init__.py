@@ -1,9 +1,8 @@
 """NumPyro distributions of preferences and ratings.
 
 Each gives the probability of an outcome through one scalar: the attribute that ``predictor`` names.
-Where the integral of that probability over a normal predictor is known in closed form, the
-distribution offers it as ``tilted_moments(value, mean, variance)``, a `TiltedMoments`, which is how
-a likelihood meets expectation propagation.
+``tilted_moments(value, mean, variance)`` averages this probability over a normal predictor and
+returns the `TiltedMoments` that expectation propagation asks for.
 
 ============================ ================================ ==================================
 distribution                 outcomes                         noise
@@ -16,9 +15,6 @@ distribution                 outcomes                         noise
 ``OrderedLogit``             levels ``0, ..., r - 1``         logistic, 7 to 56 nodes
 ``PlackettLuce``             orders, top lists, choices       Gumbel, on each item; no scalar
 ============================ ================================ ==================================
-
-The moments of an interval seen through logistic noise, which have no closed form, are
-``logistic_interval_moments``, by a rule of 56 nodes or fewer.
 """
 
 from bayesrank.distributions._logistic import (

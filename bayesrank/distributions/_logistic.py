@@ -5,18 +5,17 @@ With standard logistic noise, a predictor :math:`x` puts the mass
 .. math:: \sigma(x - l)\, \sigma(h - x)\, (1 - e^{l - h})
 
 between the edges :math:`l < h`, one of which may be infinite. Its average over
-:math:`x \sim N(m, v)` has no closed form, but its shape is known beforehand: a normal density that
-two soft steps of unit scale cut off. The trapezoidal rule in
+:math:`x \sim N(m, v)` has no closed form. The integrand is a normal density that two soft steps of
+unit scale cut off. The trapezoidal rule in
 
 .. math:: u(x) = \sinh^{-1} \frac{x - l}{a} + \sinh^{-1} \frac{x - h}{a}
 
-puts nodes close to each other near the edges and ever wider apart away from them, whatever the
-variance. The integrand is analytic around the real line of :math:`u`, so the rule converges
-geometrically [1]_: with 56 nodes it is right to 1e-9, relative to the mass, for variances up to
-ten thousand times that of the noise.
+puts nodes close together near the edges and ever wider apart away from them. The integrand is
+analytic around the real line of :math:`u`, so the rule converges geometrically [1]_. With 56 nodes
+its error is 1e-9, relative to the mass, for variances up to ten thousand times that of the noise.
 
 A normal density no wider than the steps sees them as nearly exponential. A few Gauss-Hermite nodes
-are enough for it, and with masses relative to that at the mean, each takes one exponential.
+are enough for it. With masses relative to that at the mean, each takes one exponential.
 
 References
 ----------
@@ -62,6 +61,9 @@ def logistic_interval_moments(
 ) -> TiltedMoments:
     """Integrate the probability that predictor plus logistic noise is between two edges.
 
+    The result has ``log_z`` and its first two derivatives in ``mean``. ``log_z`` is right to 1e-9,
+    however small the probability, and differentiable in all arguments. These broadcast.
+
     Parameters
     ----------
     lower, upper : ArrayLike
@@ -70,12 +72,6 @@ def logistic_interval_moments(
         Of the normal predictor. A variance of zero gives the logistic distribution itself.
     scale : ArrayLike, default 1.0
         Scale of the noise, positive: its standard deviation is ``pi / sqrt(3)`` times this.
-
-    Returns
-    -------
-    TiltedMoments
-        ``log_z`` and its first two derivatives in ``mean``; all arguments broadcast. ``log_z`` is
-        right to 1e-9, however small the probability. It is differentiable in all arguments.
     """
     # Where it is known that there is one edge, nothing is computed for a second one.
     has_upper = not (isinstance(upper, float) and np.isposinf(upper))

@@ -1,10 +1,10 @@
 r"""Mass, mean and variance of a normal on half-lines and intervals, exact far into the tails.
 
-Every probit likelihood meets expectation propagation through the same triple. With a cavity
-:math:`N(m, v)` on the predictor and normal noise, an outcome says that a normal variable fell
-between two edges, and the triple is :math:`\log Z` with its first two derivatives in :math:`m`,
-where :math:`Z` is the mass between the edges. In standard units the derivatives are the mean
-:math:`g` and the variance less one, :math:`h`, of the standard normal restricted to the interval.
+Every probit likelihood meets expectation propagation through the same triple. With normal noise, an
+outcome says that a normal variable fell between two edges. The triple is :math:`\log Z`, with
+:math:`Z` the mass between the edges, and its first two derivatives in the mean :math:`m` of the
+predictor's cavity :math:`N(m, v)`. In standard units the derivatives are the mean :math:`g` and
+the variance less one, :math:`h`, of the standard normal restricted to the interval.
 
 Beyond an edge :math:`x \ge 0`, write the restricted variable as :math:`x + Y`. Its Mills ratio
 :math:`M`, the mean excess :math:`E[Y]` and :math:`E[Y^2]` all come from one continued fraction,
@@ -48,7 +48,7 @@ NODES, WEIGHTS = (half[3:].tolist() for half in np.polynomial.legendre.leggauss(
 
 
 class TiltedMoments(NamedTuple):
-    """What a likelihood tells EP at cavities of mean m and variance v.
+    """What a likelihood contributes to EP at cavities of mean m and variance v.
 
     Attributes
     ----------

@@ -1,8 +1,8 @@
 r"""Distributions of an ordinal rating.
 
-A rating is which of the intervals between cutpoints :math:`b_1 < \dots < b_{r-1}` the sum of the
-predictor and an error fell into. With :math:`b_0 = -\infty`, :math:`b_r = \infty` and
-:math:`F` the error's distribution function, normal or logistic,
+A predictor plus an error falls into one of the intervals between cutpoints
+:math:`b_1 < \dots < b_{r-1}`, which is the rating. With :math:`b_0 = -\infty`,
+:math:`b_r = \infty` and :math:`F` the error's distribution function, normal or logistic,
 
 .. math::
     P(y) = F\left(\frac{b_{y+1} - \eta}{\sigma}\right)
@@ -113,8 +113,6 @@ class _Ordered(Outcomes):
 class OrderedProbit(_Ordered):
     """Ordinal rating with normal noise: levels ``0, ..., r - 1`` between ``r - 1`` cutpoints.
 
-    The probit sibling of NumPyro's ``OrderedLogistic``.
-
     Parameters
     ----------
     loc : ArrayLike
@@ -122,7 +120,7 @@ class OrderedProbit(_Ordered):
     cutpoints : ArrayLike
         Increasing edges between the levels along the last axis, on the scale of ``loc``.
     noise : ArrayLike, default 1.0
-        Standard deviation of the error about the predictor, positive.
+        Standard deviation of the error, positive.
     validate_args : bool, optional
         Whether to check the parameters and the values.
 
@@ -161,14 +159,10 @@ class OrderedLogit(_Ordered):
 
     Parameters
     ----------
-    loc : ArrayLike
-        The predictor.
-    cutpoints : ArrayLike
-        Increasing edges between the levels along the last axis, on the scale of ``loc``.
+    loc, cutpoints, validate_args
+        As for `OrderedProbit`.
     noise : ArrayLike, default 1.0
-        Scale of the error about the predictor, positive.
-    validate_args : bool, optional
-        Whether to check the parameters and the values.
+        Scale of the error, positive.
 
     Raises
     ------

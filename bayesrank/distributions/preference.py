@@ -1,10 +1,10 @@
 r"""Distributions of the outcome of comparing two items.
 
 The predictor is the margin :math:`f_a - f_b` between the skills of the first and the second item.
-Each item performs at its skill plus noise, and the better performance wins: normal noise of
+Each item performs at its skill plus noise, and the better performance wins. Normal noise of
 standard deviation :math:`\sigma` on each item gives Thurstone's model,
-:math:`P(a \succ b) = \Phi((f_a - f_b) / (\sqrt 2 \sigma))`, and logistic noise on the difference
-gives Bradley and Terry's. With ties, performances less than a tie width apart are a draw.
+:math:`P(a \succ b) = \Phi((f_a - f_b) / (\sqrt 2 \sigma))`. Logistic noise on the difference gives
+Bradley and Terry's. With ties, performances less than a tie width apart are a draw.
 
 References
 ----------
@@ -114,12 +114,10 @@ class BradleyTerry(_PairOutcome):
 
     Parameters
     ----------
-    margin : ArrayLike
-        Skill of the first item less that of the second.
+    margin, validate_args
+        As for `Thurstone`.
     scale : ArrayLike, default 1.0
         Scale of the logistic noise on the margin, positive, on the scale of the skills.
-    validate_args : bool, optional
-        Whether to check the parameters and the values.
 
     Examples
     --------
@@ -196,15 +194,11 @@ class ThurstoneTies(_PairOutcomeWithTies):
 
     Parameters
     ----------
-    margin : ArrayLike
-        Skill of the first item less that of the second, :math:`m`.
+    margin, noise, validate_args
+        As for `Thurstone`.
     tie_width : ArrayLike
         Largest difference :math:`w > 0` of performances that counts as a tie, on the scale of the
         skills.
-    noise : ArrayLike, default 1.0
-        Standard deviation :math:`\sigma > 0` of one item's performance about its skill.
-    validate_args : bool, optional
-        Whether to check the parameters and the values.
 
     Examples
     --------
@@ -260,15 +254,10 @@ class BradleyTerryTies(_PairOutcomeWithTies):
 
     Parameters
     ----------
-    margin : ArrayLike
-        Skill of the first item less that of the second, :math:`m`.
-    tie_width : ArrayLike
-        Largest difference :math:`w > 0` of performances that counts as a tie, on the scale of the
-        skills.
+    margin, tie_width, validate_args
+        As for `ThurstoneTies`.
     scale : ArrayLike, default 1.0
         Scale :math:`s > 0` of the logistic noise on the margin.
-    validate_args : bool, optional
-        Whether to check the parameters and the values.
 
     Examples
     --------

@@ -17,12 +17,11 @@ def conditional(
     *,
     jitter: float | None = None,
 ) -> MultivariateNormal:
-    """Distribution of the values at new items; its mean is linear in the values given.
+    """Distribution of the values at m new items; its mean is linear in the values given.
 
     Parameters
     ----------
-    kernel : Kernel
-        A kernel of tinygp.
+    kernel : tinygp.kernels.Kernel
     X : Array
         Features of the items with given values, shape (n, d).
     scale_tril : Array
@@ -32,12 +31,7 @@ def conditional(
     X_new : Array
         Features of the new items, shape (m, d).
     jitter : float, optional
-        Jitter of the new values' own prior covariance, as in ``gram``.
-
-    Returns
-    -------
-    MultivariateNormal
-        Distribution of the new values, event shape (m,).
+        Jitter of the new values' own prior covariance, as in `gram`.
     """
     across = kernel(X, X_new)
     weights = cho_solve((scale_tril, True), across)

@@ -15,9 +15,8 @@ and :math:`\sqrt{|I + w L \Sigma|}` times the product is a normalised density. N
 .. math::
     \tilde k(x, z) = k(x, z) - k_x' (I + w L \Sigma)^{-1} w L k_z,
 
-with :math:`k_x` the covariances of :math:`x` with the items of the graph. The graph says nothing
-of other items' skills once those of its own are known, so that given the skills of the graph's
-items, skills elsewhere are distributed as without a graph.
+with :math:`k_x` the covariances of :math:`x` with the items of the graph. Given the skills of the
+graph's items, the graph says nothing more: skills elsewhere are distributed as without it.
 
 References
 ----------
@@ -47,7 +46,7 @@ class GraphKernel(Kernel):
     Attributes
     ----------
     kernel : Kernel
-        Kernel of the process before.
+        Kernel of the process without the graph.
     X : Array
         Features of the graph's items, shape (n, d).
     gain : Array
@@ -89,27 +88,23 @@ def graph_kernel(
     weight: ArrayLike = 1.0,
     jitter: float | None = None,
 ) -> GraphKernel:
-    """Kernel of a Gaussian process warped by a graph over some items; it holds everywhere.
+    """Kernel of a Gaussian process warped by a graph over some items, defined for all items.
+
+    Like any other kernel of tinygp it can be added, multiplied, and warped again by another graph.
 
     Parameters
     ----------
     kernel : Kernel
-        Kernel of the process before, of tinygp.
+        Kernel of the process without the graph, of tinygp.
     X : Array
         Features of the graph's items, shape (n, d).
     laplacian : ArrayLike or scipy.sparse array
         Laplacian of the graph, shape (n, n), symmetric and positive semi-definite.
     weight : ArrayLike
-        What to multiply the Laplacian by: a scalar, not negative, in units of one over squared
-        skill. At zero the kernel is as it was before.
+        Factor of the Laplacian: a scalar, not negative, in units of one over squared skill. At zero
+        the graph has no effect.
     jitter : float, optional
         Jitter of the items' prior covariance, as in `gram`.
-
-    Returns
-    -------
-    GraphKernel
-        A kernel of tinygp like any other: it can be added to and multiplied by others, and warped
-        again by another graph.
 
     Raises
     ------
@@ -136,21 +131,15 @@ def graph_kernel(
 def graph_prior(
     scale_tril: Array, laplacian: Any, *, weight: ArrayLike = 1.0
 ) -> MultivariateNormal:
-    r"""Prior of the skills of a graph's items: a Gaussian times that of the graph.
+    r"""Prior of the skills of a graph's items: :math:`N(0, (\Sigma^{-1} + w L)^{-1})`, shape (n,).
 
     Parameters
     ----------
     scale_tril : Array
-        Cholesky factor of the prior covariance without the graph, jitter included, shape (n, n).
-    laplacian : ArrayLike or scipy.sparse array
-        Laplacian of the graph, shape (n, n), symmetric and positive semi-definite.
-    weight : ArrayLike
-        What to multiply the Laplacian by: a scalar, not negative.
-
-    Returns
-    -------
-    MultivariateNormal
-        Of mean zero and covariance :math:`(\Sigma^{-1} + w L)^{-1}`, event shape (n,).
+        Cholesky factor of :math:`\Sigma`, the prior covariance without the graph, jitter included,
+        shape (n, n).
+    laplacian, weight
+        :math:`L` and :math:`w`, as for `graph_kernel`.
 
     Raises
     ------
@@ -167,28 +156,19 @@ def graph_prior(
 def graph_log_normalizer(scale_tril: Array, laplacian: Any, *, weight: ArrayLike = 1.0) -> Array:
     r"""Log of the mean of :math:`\exp(-w f' L f / 2)` under the prior without the graph.
 
-    The evidence of comparisons *and* graph, equation (11) of [1]_, is that of the comparisons under
-    the warped prior times this.
+    This is :math:`-\log |I + w L \Sigma| / 2`, a scalar, never positive. Times the evidence of
+    comparisons under the warped prior, its exponential is that of comparisons *and* graph (Chu and
+    Ghahramani, 2005, equation 11).
 
     Parameters
     ----------
     scale_tril, laplacian, weight
         As for `graph_prior`.
 
-    Returns
-    -------
-    Array
-        :math:`-\log |I + w L \Sigma| / 2`, a scalar, never positive.
-
     Raises
     ------
     ValueError
         As for `graph_prior`.
-
-    References
-    ----------
-    .. [1] Chu, W. and Ghahramani, Z. (2005). Extensions of Gaussian processes for ranking:
-       semi-supervised and active learning. NIPS Workshop on Learning to Rank.
     """
     factor = jnp.linalg.cholesky(_whitened(scale_tril, laplacian, weight))
     return -jnp.sum(jnp.log(jnp.diagonal(factor)))

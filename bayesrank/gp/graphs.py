@@ -7,8 +7,8 @@ much a skill varies from neighbour to neighbour: with edge weights :math:`w_{ij}
     f' L f = \frac{1}{2} \sum_{i,j} w_{ij} (f_i - f_j)^2, \qquad
     L_{ij} = -w_{ij}, \quad L_{ii} = \sum_{j \ne i} w_{ij}.
 
-The normalised one divides each skill by the root of its item's degree first,
-:math:`D^{-1/2} L D^{-1/2}`, so that items with many neighbours weigh no more than others.
+The normalised Laplacian :math:`D^{-1/2} L D^{-1/2}` divides each skill by the root of its item's
+degree first. Items with many neighbours then weigh no more than others.
 
 References
 ----------
@@ -61,9 +61,9 @@ def knn_graph(
     Returns
     -------
     scipy.sparse.csr_array
-        Symmetric weights, shape (n, n), with nothing on the diagonal. The graph may fall into
-        several parts, and with "mutual" an item may have no neighbour at all; the priors made of
-        it are proper all the same, and `scipy.sparse.csgraph.connected_components` tells.
+        Symmetric weights, shape (n, n), with nothing on the diagonal. The graph may have several
+        components (`scipy.sparse.csgraph.connected_components`). With "mutual" an item may have no
+        neighbour at all. Priors made of the graph are proper all the same.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def _heat(distances: NDArray, bandwidth: float | None) -> NDArray:
 
 
 def laplacian(graph: Any, *, normalized: bool = False) -> sparse.csr_array:
-    """Laplacian of a graph.
+    """Laplacian of a graph, sparse.
 
     Parameters
     ----------
@@ -132,13 +132,13 @@ def laplacian(graph: Any, *, normalized: bool = False) -> sparse.csr_array:
     Returns
     -------
     scipy.sparse.csr_array
-        Symmetric and positive semi-definite, shape (n, n), with one eigenvalue zero for each part
-        of the graph. The normalised one's eigenvalues are at most two.
+        Symmetric and positive semi-definite, shape (n, n), with one eigenvalue zero for each
+        component of the graph. The normalised one's eigenvalues are at most two.
 
     Raises
     ------
     ValueError
-        If the graph is not one of this kind.
+        If the weights are not numbers, finite, not negative, symmetric and of shape (n, n).
 
     Examples
     --------

@@ -1,10 +1,10 @@
 r"""A Gaussian process on few features: a prior of low rank plus diagonal.
 
-With `M` inducing points :math:`Z` a kernel is explained by
-:math:`\Phi = K_{XZ} R^{-\top}`, :math:`R R^\top = K_{ZZ}`, but for the variances of the residuals
+With `M` inducing points :math:`Z`, :math:`\Phi = K_{XZ} R^{-\top}` and :math:`R R^\top = K_{ZZ}`,
+the points explain a kernel except for residual variances
 :math:`d_i = k(x_i, x_i) - \Phi_i \Phi_i^\top`. The prior :math:`N(0, \Phi \Phi^\top +
-\operatorname{diag}(d))` has the kernel's variances, and its covariances to what the inducing points
-tell; where they are all items, it is the process itself. Nothing is larger than ``n x M``.
+\operatorname{diag}(d))` has the kernel's variances, and those covariances that the inducing points
+explain. If they are all items, it is the process itself. Nothing is larger than ``n x M``.
 
 References
 ----------
@@ -39,30 +39,26 @@ def inducing_point_prior(
     inducing: Array | None = None,
     jitter: float | None = None,
 ) -> LowRankMultivariateNormal:
-    """Prior of a Gaussian process at many items, from few inducing points (FITC).
+    """Prior of a Gaussian process at n items, from few inducing points (FITC).
 
-    EP keeps its posterior without a joint covariance, so that items may be many; NUTS and SVI take
-    it too.
+    EP keeps its posterior without a joint covariance, so n may be large. NUTS and SVI take it too.
 
     Parameters
     ----------
-    kernel : Kernel
-        A kernel of tinygp.
+    kernel : tinygp.kernels.Kernel
     X : Array
         Features of the items, shape (n, d).
     rank : int
-        Number M of inducing points; n of them or more make the process itself.
-        `choose_num_inducing` tells how many will do.
+        Number M of inducing points (`choose_num_inducing`); from n on they make the process itself.
     inducing : Array, optional
         The inducing points, shape (M, d); by default `inducing_points`.
     jitter : float, optional
-        What is added to each prior variance, as a fraction of it. By default the entry of
-        ``JITTER`` for the kernel's precision, as in ``gram``.
+        What is added to each prior variance, as in `gram`.
 
-    Returns
-    -------
-    LowRankMultivariateNormal
-        Distribution of the values at the items, event shape (n,).
+    Raises
+    ------
+    ValueError
+        If `rank` is not a number, or less than one.
 
     Examples
     --------
@@ -94,16 +90,15 @@ def inducing_point_prior(
 def choose_num_inducing(
     kernel: Kernel, X: ArrayLike, precision: ArrayLike, *, share: float = 0.01
 ) -> int:
-    """Smallest number of inducing points at which data see little of what these leave open.
+    """Smallest number of inducing points that leave little open that the data could see.
 
-    It is found before a program is run, at given hyperparameters, and passed to it as `rank`. On
-    1,000 and 2,000 items with five comparisons each, a share of .01 comes with errors of .02
-    posterior standard deviations.
+    It is 50, 100, 200, 400, 600 or at most 800. Find it at given hyperparameters before the program
+    runs, and pass it on as `rank`. On 1,000 and 2,000 items with five comparisons each, a share of
+    0.01 comes with errors of 0.02 posterior standard deviations.
 
     Parameters
     ----------
-    kernel : Kernel
-        A kernel of tinygp.
+    kernel : tinygp.kernels.Kernel
     X : ArrayLike
         Features of the items, shape (n, d).
     precision : ArrayLike
@@ -111,13 +106,7 @@ def choose_num_inducing(
         A comparison adds ``1 / (pi * noise**2)`` to each of its two items under `Thurstone`, and
         ``1 / (4 * scale**2)`` under `BradleyTerry`.
     share : float
-        Of the variance that inducing points leave open, the part that data may see, in the mean
-        over items.
-
-    Returns
-    -------
-    int
-        50, 100, 200, 400, 600 or 800, which is the most.
+        Share of the residual variance that data may see, in the mean over items.
 
     Raises
     ------
@@ -156,7 +145,10 @@ def choose_num_inducing(
 
 
 def inducing_points(X: Array, rank: int) -> Array:
-    """Centres of clusters of items (k-means), the same for the same items.
+    """Centres of M clusters of items (k-means), shape (M, d); the same for the same items.
+
+    The items themselves are returned if there are at most M. If there are more than 20,000, the
+    clusters are those of as many drawn by chance.
 
     Parameters
     ----------
@@ -164,12 +156,6 @@ def inducing_points(X: Array, rank: int) -> Array:
         Features of the items, shape (n, d), on comparable scales.
     rank : int
         Number of centres M.
-
-    Returns
-    -------
-    Array
-        The centres, shape (M, d); the items themselves where there are no more than M. Of more than
-        20,000 items, as many by chance are looked at.
 
     Raises
     ------

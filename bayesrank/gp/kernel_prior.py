@@ -1,15 +1,15 @@
 r"""A prior of a covariance matrix of many items, drawn towards a base kernel.
 
-With items in tiers, in the order of how much is known of them, the kernel of all is that of the
+Items stand in tiers, in the order of how much is known of them. The kernel of all is that of the
 first tier and, tier by tier, how items follow those of the tiers before:
 
 .. math::
     f_k = W_k' f_{<k} + \epsilon_k, \quad W_k = \Sigma_{<k}^{-1} \Sigma_{<k,k}, \quad
     \epsilon_k \sim N(0, \Sigma_{k \mid <k}).
 
-The divergence of :math:`N(0, \Psi)` from :math:`N(0, \Sigma)` is a sum over tiers, and each tier's
-part may have a strength :math:`\tau_k` of its own: a generalised inverse Wishart density [1]_. One
-tier is the inverse Wishart density itself, of which the log is, up to a constant,
+The divergence of :math:`N(0, \Psi)` from :math:`N(0, \Sigma)` is a sum over tiers. Each tier's
+part may have a strength :math:`\tau_k` of its own: a generalised inverse Wishart density [1]_. With
+one tier it is the inverse Wishart density itself, whose log is, up to a constant,
 
 .. math::
     -\frac{\tau}{2} \left(\log |\Sigma| - \log |\Psi| + \mathrm{tr} \, \Psi \Sigma^{-1} - m\right).
@@ -79,7 +79,7 @@ class KernelPrior:
 
     @classmethod
     def for_items(cls, num_core: int, strength: float | None = None) -> KernelPrior:
-        """Prior of so many items, in their order.
+        """Prior of `num_core` items, in their order.
 
         Parameters
         ----------
@@ -113,12 +113,12 @@ class KernelPrior:
         return kernel[..., rows[:, None], rows]
 
     def all_items(self, kernel: Array, base: Array) -> Array:
-        """Kernel of all items, as numbered, where those outside of the core follow the base.
+        """Kernel of all m items, as numbered; those outside of the core follow the base.
 
         Parameters
         ----------
         kernel
-            Of the core, in the order of the tiers, shape (c, c).
+            Kernel of the core, in the order of the tiers, shape (c, c).
         base
             Base kernel of all items, as numbered, shape (m, m). Given the core, other items have
             its weights and variances, and are independent of each other.
@@ -156,16 +156,14 @@ class KernelPrior:
         return (moments[part] + tier.strength * base[part]) / (num_users + tier.strength)
 
     def maximize(self, moments: Array, base: Array, num_users: Array) -> Array:
-        """Most probable kernel given functions of users, of mean zero.
+        """Most probable kernel (c, c), given functions of users of mean zero.
 
         Parameters
         ----------
         moments
-            Second moments of the core, summed over users, shape (c, c).
+            Second moments of the core, summed over `num_users` users, shape (c, c).
         base
             Base kernel of the core, shape (c, c).
-        num_users
-            Number of users.
         """
         kernel = self.posterior_mode(self.tiers[0], moments, base, num_users)
         for tier in self.tiers[1:]:

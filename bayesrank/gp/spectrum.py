@@ -1,13 +1,12 @@
 r"""A kernel of items cut along its spectrum, so that its parts may be weighed apart.
 
 A covariance matrix is a sum over its eigenvectors, :math:`K = \sum_k \lambda_k v_k v_k'`. The first
-of them are what many features agree on, the last ones mostly noise. Cut after some of them, it
-falls into pieces
+eigenvectors are what many features agree on, the last ones mostly noise. Cuts make pieces
 
-.. math:: K = \sum_c K_c, \qquad K_c = \sum_{k = k_{c-1} + 1}^{k_c} \lambda_k v_k v_k',
+.. math:: K = \sum_c K_c, \qquad K_c = \sum_{k = k_{c-1} + 1}^{k_c} \lambda_k v_k v_k'.
 
-and a prior with covariance :math:`\sum_c s_c K_c` and learned scales :math:`s_c` says how far the
-order of the eigenvalues is to be believed [1]_. It has the same eigenvectors, whatever the scales.
+A prior with covariance :math:`\sum_c s_c K_c` and learned scales :math:`s_c` says how far the
+order of the eigenvalues is believed [1]_. Its eigenvectors are the same, whatever the scales.
 
 References
 ----------
@@ -25,25 +24,20 @@ _ROUNDING = 1e-8
 
 
 def spectral_components(kernel: ArrayLike, cuts: Sequence[int]) -> NDArray[Any]:
-    """Cut a covariance matrix into pieces that add up to it.
+    """Cut a covariance matrix into pieces (C, m, m) that add up to it, large eigenvalues first.
 
     Parameters
     ----------
     kernel : ArrayLike
         Covariance of the items, shape (m, m).
     cuts : sequence of int
-        After how many of the largest eigenvalues to cut, each from 1 to m - 1, rising.
-
-    Returns
-    -------
-    ndarray
-        Covariance matrices, shape (C, m, m), C one more than there are cuts; those of the largest
-        eigenvalues first.
+        After how many of the largest eigenvalues to cut, each from 1 to m - 1, rising; there are
+        C - 1.
 
     Raises
     ------
     ValueError
-        If the kernel is not a covariance matrix, or the cuts are not what they should be.
+        If `kernel` is not a covariance matrix, or `cuts` are not rising whole numbers in range.
 
     Examples
     --------
