@@ -1,10 +1,9 @@
 """Files that are either complete or untouched: drafts, publishing in one step, and locks.
 
-What is written goes to a draft beside its place, whose name nobody can foresee and which is opened
-only if it is new and no link. It is forced to the disk and then renamed. The process that writes a
-draft holds a lock on it (``flock``), so that one that was left behind, by a process that was
-killed, is not taken for one in use, and is removed by the next that writes there. Windows
-has no such locks: there what was left behind stays.
+A writer opens a draft beside the place of the file. Nobody can foresee its name, and it must be
+new and no link. The writer forces it to the disk and renames it. While it writes, the process holds
+a lock on the draft (``flock``). The next one that writes there removes drafts without a lock, which
+killed processes left behind. Windows has no such locks: there these drafts stay.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """States of rankers and learners in files: checked before use, whole or refused.
 
-A file is an uncompressed ``.npz`` archive. Its first member, ``header``, is JSON: the kind of what
-was saved, the format, the version, a checksum of the content, and the state as a tree whose arrays
-are the other members. Nothing is pickled. What a file claims to hold is looked at before room is
-made for it: no array, and no length of one, may be larger than the file itself.
+A file is an uncompressed ``.npz`` archive. Its first member, ``header``, is JSON: kind of state,
+format, version, a checksum of the content, and the state as a tree. The tree's arrays are the other
+members. Nothing is pickled. A reader checks what a file claims to hold before it makes room: no
+array, and no length of one, may be larger than the file itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Columns and tables of any library as plain arrays: pandas, polars, pyarrow, lists.
 
-A `Column` is its distinct cells and, for each row, which of them it holds: a log of a million rows
-has few distinct names, and everything is checked once a distinct cell.
+A `Column` is its distinct cells and, for each row, which of them it holds. Even a log of a million
+rows has few distinct names, and each check looks once at a distinct cell.
 """
 
 import json

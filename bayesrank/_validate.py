@@ -1,8 +1,8 @@
 """Checks of arguments that several rooms share, with one clear message for each thing wrong.
 
-Shapes and dtypes are checked always; values only where they are known, which they are not while
-JAX traces a program. JAX is loaded by those checks alone that return its arrays. Every check raises
-`ValueError` where its argument does not fit; the message names it, the problem and the fix.
+Every check raises a `ValueError` that names the argument, the problem and the fix. It checks shapes
+and dtypes always, and values only where they are known: JAX does not know them while it traces a
+program. Only the checks that return JAX arrays load JAX.
 """
 
 from __future__ import annotations

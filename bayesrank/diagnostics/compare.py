@@ -1,10 +1,10 @@
 """Which of several programs describes the same data best: by evidence, and by leaving out.
 
 The *evidence* of a program is the density that it gave the data before it saw them. Its logarithm
-is the sum of how well each observation was predicted from those before it, so that a program pays
-for what it has to learn; with equal prior odds, differences are log odds between programs.
-*Leaving one out* asks how well each observation is predicted from all others [1]_. It hardly
-depends on priors, and says nothing of which program is true.
+sums how well each observation was predicted from those before it, so a program pays for what it has
+to learn. With equal prior odds, differences are log odds between programs. *Leaving one out* asks
+how well each observation is predicted from all others [1]_. It hardly depends on priors, and says
+nothing of which program is true.
 
 References
 ----------
@@ -105,13 +105,7 @@ class ModelComparison:
     notes: tuple[str, ...]
 
     def to_dataframe(self) -> pd.DataFrame:
-        """The table, one row for each program, best first.
-
-        Returns
-        -------
-        pandas.DataFrame
-            The attributes of the same names as columns, and the programs' names as index.
-        """
+        """The table, one row for each program, best first, with the attributes as columns."""
         import pandas as pd
 
         columns = {name: getattr(self, name) for name in _COLUMNS}

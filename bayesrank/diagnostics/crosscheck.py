@@ -1,10 +1,10 @@
 """Does EP get this program right? EP, NUTS and SVI on the same program, compared.
 
-The three engines infer the latents at the same fixed hyperparameters, those that EP used, so they
-approximate one and the same posterior, and NUTS, which is right in the limit, is the reference.
-NUTS and SVI run in double precision on the whitened program (`bayesrank.infer.whitening`). Its
-prior is standard normal, and the linear map to the latents is ready-made, so no step factors a
-covariance. Where EP has integrated over the hyperparameters, NUTS draws them too.
+All engines infer the latents at the fixed hyperparameters of EP, so they approximate one posterior.
+NUTS, which is right in the limit, is the reference. NUTS and SVI run in double precision on the
+whitened program (`bayesrank.infer.whitening`). Its prior is standard normal, and the linear map to
+the latents is ready-made, so no step factors a covariance. If EP has integrated over the
+hyperparameters, NUTS draws them too.
 """
 
 from __future__ import annotations

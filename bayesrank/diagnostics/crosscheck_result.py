@@ -55,15 +55,7 @@ class NUTSResult:
     def get_samples(self, group_by_chain: bool = False) -> dict[str, np.ndarray]:
         """Draws of the latent sites, and the hyperparameters, repeated where they were fixed.
 
-        Parameters
-        ----------
-        group_by_chain
-            Whether to keep the axis of the chains in front of that of their draws.
-
-        Returns
-        -------
-        dict
-            Arrays (chains * draws, ...), or (chains, draws, ...) by chain.
+        Their shapes are (chains * draws, ...), or with `group_by_chain` (chains, draws, ...).
         """
         samples = dict(self.draws)
         chains, draws = next(iter(samples.values())).shape[:2]

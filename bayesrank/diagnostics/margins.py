@@ -35,8 +35,8 @@ def margins_of_log(
 ) -> Callable[[int], Array]:
     """Return what judges see of each comparison: from the number of a draw to (K,) margins.
 
-    Skills, the advantage of the position and what is each judge's own are drawn apart from each
-    other; what goes together between them has little bearing on cycles.
+    Skills, the advantage of the position and each judge's effects are drawn apart from each other:
+    their correlations have little bearing on cycles.
     """
     skills = posterior.draws(None, number, np.random.RandomState(seed))
     categories = _Categories(data, posterior, params)
@@ -90,25 +90,10 @@ class _Categories:
 def margins_in_time(
     result: Any, params: Mapping[str, Any], rows: NDArray[np.bool_], number: int, seed: int = 0
 ) -> Array:
-    """Draw the margins of comparisons when they were made, by Laplace's method.
+    """Draw the margins of comparisons when they were made, (number, R), by Laplace's method.
 
-    Parameters
-    ----------
-    result
-        Of `bayesrank.solvers.comparisons.DynamicEP`.
-    params
-        Hyperparameters.
-    rows
-        The decisive comparisons that are asked for, and alone are learned from, shape (K,).
-    number
-        Number of draws.
-    seed
-        Of the draws.
-
-    Returns
-    -------
-    ndarray of shape (number, R)
-        One column a row that is asked for.
+    `result` is a `bayesrank.solvers.comparisons.DynamicEP`, `params` are its hyperparameters. It
+    learns from the R decisive comparisons of `rows`, bool of shape (K,), alone.
     """
     said, (_, pairs) = result.model_kwargs, result.model_args
     pairs, period = np.asarray(pairs)[rows], np.asarray(said["period"])[rows]

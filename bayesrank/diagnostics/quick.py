@@ -1,7 +1,6 @@
 """Is the fast fit right? Importance sampling always, and NUTS where it is short.
 
-What is done follows from the sizes of the program alone, so that a seed gives one verdict on every
-machine.
+The sizes of the program alone decide what runs, so a seed gives one verdict on every machine.
 """
 
 import warnings

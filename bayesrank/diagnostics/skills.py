@@ -1,7 +1,6 @@
 """Skills against NUTS where a program has further latents: judges, orders, times.
 
-The posterior of the skills alone is compared; NUTS draws everything that the program draws beside
-them, at the hyperparameters of the fit.
+NUTS draws all latents at the hyperparameters of the fit; only the skills are compared.
 """
 
 from __future__ import annotations

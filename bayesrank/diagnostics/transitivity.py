@@ -1,9 +1,9 @@
 """Is there one order at all? Cycles among three items, against what the model expects of them.
 
 A ranking supposes that one number an item says who beats whom. Chance alone makes some cycles
-(A beats B, B beats C, C beats A); where there are more of them than in data that the fitted model
-makes up, who wins depends on who meets whom, and no single order says it. This is a posterior
-predictive check [1]_ whose statistic is the share of cycles among all triads, as in [2]_.
+(A beats B, B beats C, C beats A). If there are more than in data that the fitted model makes up,
+who wins depends on who meets whom. This is a posterior predictive check [1]_ whose statistic is the
+share of cycles among all triads, as in [2]_.
 
 References
 ----------
@@ -111,10 +111,6 @@ def transitivity(
         Most items to look at: of more, those with the most opponents.
     seed
         Of the made-up data.
-
-    Returns
-    -------
-    Transitivity
 
     Examples
     --------

@@ -50,10 +50,8 @@ class ArenaRanker(NamedRanker):
         600 skills (items times categories plus one) or over 2,000 different comparisons. "map"
         takes the most probable values, "prior" the prior medians. A mapping fixes what it names;
         "map" learns the rest.
-    num_samples : int, default 2000
-        Number of posterior draws behind `rank`.
-    random_state : int, RandomState instance or None, default 0
-        Seed of these draws.
+    num_samples, random_state
+        As for `bayesrank.PairwiseRanker`.
 
     Attributes
     ----------
@@ -125,9 +123,7 @@ class ArenaRanker(NamedRanker):
             What `bayesrank.datasets.read_comparisons` returns; or a table with the columns
             ``winner`` and ``loser``, and perhaps ``tie``, ``weight``, ``position``, ``judge`` and
             ``category``; or names of winner and loser.
-        y : None
-            Not used; scikit-learn passes it.
-        ties, sample_weight : array-like of shape (K,), optional
+        y, ties, sample_weight
             As for `bayesrank.PairwiseRanker.fit`.
         position : array-like of shape (K,), optional
             1 where the winner (of a tie, the item named first) was shown first or at home, -1 where
@@ -280,21 +276,18 @@ class ArenaRanker(NamedRanker):
         return self._chance(posterior.chances(asked), outcome)
 
     def effects(self, level: float = 0.9) -> list[Effect]:
-        """Effects of position and ties, with intervals.
+        """Effects of position and ties, with intervals of probability `level`.
 
         For the position: how often the item shown first wins, in 100 comparisons of equal items
         without ties. For the tie width: how often equal items tie.
-
-        `level` is the probability of the intervals.
         """
         return effects_of(self._posterior(), self.position_label_, level)
 
     def judges(self, level: float = 0.9) -> pd.DataFrame:
-        """Reliability and order bias of each judge, with intervals.
+        """Reliability and order bias of each judge, with intervals of probability `level`.
 
         The least reliable stands first. Reliability 1 is the typical judge's, 0 that of one who
-        answers without regard to the items; biases are on the scale of skill. `level` is the
-        probability of the intervals.
+        answers without regard to the items; biases are on the scale of skill.
         """
         return judges_of(self._posterior(), self.judge_names_, self.num_judged_, level)
 
@@ -304,12 +297,9 @@ class ArenaRanker(NamedRanker):
         return sentences_on(self.effects(level), judges, num_categories, self.params_, level)
 
     def to_arviz(self) -> Any:
-        """Draws for ArviZ; of judges, and of scales that were not averaged over, estimates.
+        """Draws for ArviZ, see `bayesrank.to_arviz`.
 
-        Returns
-        -------
-        arviz.InferenceData or xarray.DataTree
-            ``InferenceData`` before ArviZ 1.0, else ``DataTree``.
+        Judges, and scales that were not averaged over, are estimates instead of draws.
         """
         result: Any = self.result
         coords = {"item": self.names_, "judge": self.judge_names_, "category": self.category_names_}

@@ -65,29 +65,14 @@ class EPEstimator(BaseEstimator):
 
     @property
     def result(self) -> EPResult | IntegratedEPResult:
-        """The posterior of the function at the items of `fit`.
-
-        Raises
-        ------
-        NotFittedError
-            If `fit` has not been called.
-        """
+        """The posterior of the function at the items of `fit`; a `NotFittedError` before it."""
         check_is_fitted(self)
         return self.result_
 
     def to_arviz(self) -> Any:
-        """Draws of the posterior as ArviZ's object, with the names of items, labels and features.
+        """Draws for ArviZ with names of items, labels and features, see `bayesrank.to_arviz`.
 
-        Returns
-        -------
-        arviz.InferenceData or xarray.DataTree
-            ``InferenceData`` before ArviZ 1.0, else ``DataTree``. The log likelihood of each
-            comparison is left out where it would take more than 80 MB.
-
-        Raises
-        ------
-        NotFittedError
-            If `fit` has not been called.
+        It leaves out a log likelihood of over 80 MB, and raises a `NotFittedError` before `fit`.
         """
         result: Any = self.result
         coords, dims = self._axes()

@@ -233,18 +233,13 @@ class CollaborativeOrdinalGP(Collaborative):
         Parameters
         ----------
         users, items, unknown
-            As for `predict_proba`.
+            As for `predict_proba`, which raises the same errors.
         kind : {"median", "mode"}, default "median"
             The median makes the mean absolute error smallest, the mode the zero-one error.
 
         Returns
         -------
         ndarray of shape (K,)
-
-        Raises
-        ------
-        ValueError
-            If an id is not known.
         """
         if kind not in ("median", "mode"):
             raise ValueError(f"kind is {kind!r}; choose 'median' or 'mode'")
@@ -333,14 +328,9 @@ class CollaborativeGP(Collaborative):
         Parameters
         ----------
         users, items, item_features, checkpoint, init_state, callback
-            As in `CollaborativeOrdinalGP.fit`.
+            As in `CollaborativeOrdinalGP.fit`, with the same errors and warnings.
         levels : array-like of shape (K,)
             Ratings, finite numbers, higher is better.
-
-        Raises
-        ------
-        ValueError
-            If an argument cannot be used; the message says which row, and the fix.
         """
         who, what, ratings = check_triples(users, items, levels)
         run = {"checkpoint": checkpoint, "init_state": init_state, "callback": callback}
@@ -360,12 +350,10 @@ class CollaborativeGP(Collaborative):
     ) -> float:
         """Mean log density of ratings, in nats; higher is better.
 
-        Users and items that were not in `fit` are predicted as the population is.
-
         Parameters
         ----------
         users, items, levels
-            As in `fit`.
+            As for `CollaborativeOrdinalGP.score`.
         """
         who, what, ratings = check_triples(users, items, levels)
         result, rows, columns = self._rows(who, what, "population")
@@ -378,16 +366,11 @@ class CollaborativeGP(Collaborative):
         Parameters
         ----------
         users, items, unknown
-            As for `CollaborativeOrdinalGP.predict_proba`.
+            As for `CollaborativeOrdinalGP.predict_proba`, which raises the same errors.
 
         Returns
         -------
         ndarray of shape (K,)
-
-        Raises
-        ------
-        ValueError
-            If an id is not known.
         """
         result, who, what = self._rows(users, items, unknown)
         return result.predict_number(who, what)[0]

@@ -121,13 +121,7 @@ class Collaborative(BaseEstimator):
 
     @property
     def result(self) -> EMResult:
-        """The engine's result.
-
-        Raises
-        ------
-        NotFittedError
-            If `fit` has not been called.
-        """
+        """The engine's result; a `NotFittedError` before `fit`."""
         enter_jax()
         check_is_fitted(self)
         return self.result_

@@ -155,14 +155,12 @@ class ConeRank(ListEstimator):
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n, d)
-            Features of the items.
-        query : array-like of shape (n,), optional
-            Names of the items' queries.
+        X, query
+            As for `fit`.
 
         Returns
         -------
-        ndarray of shape (n,)
+        ndarray of shape (m,)
             Votes, which rank as `predict` does: the sum of a difference's coefficients is linear.
         """
         scores = self.predict(X)

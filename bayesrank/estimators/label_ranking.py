@@ -147,11 +147,6 @@ class LabelRanker(Saved, EPEstimator):
         callback : callable, optional
             Called during the search for hyperparameters, see `bayesrank.infer.maximize_evidence`.
 
-        Returns
-        -------
-        LabelRanker
-            This estimator.
-
         Raises
         ------
         ValueError
@@ -185,13 +180,7 @@ class LabelRanker(Saved, EPEstimator):
 
     @property
     def kernel_(self) -> str:
-        """The kernel of the fit: "linear" or "rbf".
-
-        Raises
-        ------
-        NotFittedError
-            If `fit` has not been called.
-        """
+        """The kernel of the fit, "linear" or "rbf"; a `NotFittedError` before it."""
         check_is_fitted(self, "posterior_")
         return "rbf" if len(self.posterior_.basis) else "linear"
 
@@ -199,11 +188,8 @@ class LabelRanker(Saved, EPEstimator):
     def result(self) -> EPResult | IntegratedEPResult:
         """The posterior of levels and weights.
 
-        Raises
-        ------
-        NotFittedError, ValueError
-            If `fit` has not been called; if this was read from a file, which keeps what forecasts
-            need and no more.
+        It raises a `NotFittedError` before `fit`. After `load` it raises a `ValueError`: files keep
+        only what forecasts need.
         """
         check_is_fitted(self, "posterior_")
         if not hasattr(self, "result_"):
@@ -330,18 +316,13 @@ class LabelRanker(Saved, EPEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (m, d)
-            Features of examples.
+        X
+            As for `predict_proba`, which raises the same errors.
 
         Returns
         -------
         ndarray of shape (m, c)
             True or False, columns as ``labels_``.
-
-        Raises
-        ------
-        ValueError
-            If `fit` had no relevant labels.
         """
         return self.predict_proba(X) > 0.5
 
@@ -389,10 +370,8 @@ class LabelRanker(Saved, EPEstimator):
         ----------
         X : array-like of shape (m, d)
             Features of examples.
-        num_samples : int, default 2000
-            Number of draws.
-        random_state : int or None, default 0
-            Their seed.
+        num_samples, random_state : int
+            Number of draws, and their seed; None for another one at each call.
 
         Returns
         -------
@@ -416,12 +395,8 @@ class LabelRanker(Saved, EPEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (m, d)
-            Features of examples.
-        num_samples : int, default 1000
-            Number of draws.
-        random_state : int or None, default 0
-            Their seed.
+        X, num_samples, random_state
+            As for `rank_distribution`.
 
         Returns
         -------

@@ -244,7 +244,6 @@ class LambdaRank(ListEstimator):
         Returns
         -------
         ndarray of shape (num_samples, n)
-            Scores.
         """
         check_is_fitted(self)
         rows = self._standard(_dense(self._check_features(X)))

@@ -65,12 +65,8 @@ class ListEstimator(BaseEstimator):
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (m, d)
-            Features.
-        y : array-like of shape (m,)
-            Grades.
-        query : array-like of shape (m,), optional
-            Names of the items' queries; without it all items are one list.
+        X, y, query
+            As for `fit`.
 
         Returns
         -------

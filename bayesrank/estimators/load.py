@@ -15,16 +15,6 @@ _RANKERS = (ArenaRanker, OrderRanker, PairwiseRanker)
 def load_ranker(path: str | Path) -> ArenaRanker | OrderRanker | PairwiseRanker:
     """Read a ranker that `save` wrote, of whatever class it is.
 
-    Parameters
-    ----------
-    path : str or Path
-        The file.
-
-    Returns
-    -------
-    ArenaRanker, OrderRanker or PairwiseRanker
-        The fitted ranker; the file names its class.
-
     Raises
     ------
     ValueError, FileNotFoundError

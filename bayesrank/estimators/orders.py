@@ -97,28 +97,18 @@ class OrderRanker(NamedRanker):
     ) -> Self:
         """Learn the hyperparameters, then the skills.
 
+        It raises and warns as `bayesrank.PairwiseRanker.fit` does.
+
         Parameters
         ----------
         orders : iterable of sequences, table, or ComparisonData with orders
             Each order's names, text or numbers, best first. A list, tuple or set in place of a name
             is a group in no order. ``["a", "b", ["c", "d"]]`` is the best two of four, and ``["a",
             ["b", "c"]]`` a choice. A table may have any layout of orders, see `read_comparisons`.
-        y : None
-            Not used; scikit-learn passes it.
+        y, callback
+            As for `bayesrank.PairwiseRanker.fit`.
         sample_weight : array-like of shape (N,), optional
             How many people gave each order, a positive whole number: so many events.
-        callback : callable, optional
-            As for `bayesrank.PairwiseRanker`.
-
-        Raises
-        ------
-        ValueError
-            If an argument or an option cannot be used; the message names it.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If EP or the search for hyperparameters has not converged.
         """
         if column_names(orders) is not None:
             orders = recognised(orders, ())
@@ -175,15 +165,8 @@ class OrderRanker(NamedRanker):
 
         Parameters
         ----------
-        items : sequence of shape (m,), optional
-            Names of items; without it, all in the order of ``names_``.
-        return_std : bool, default True
-            Whether to return the standard deviations, too.
-
-        Raises
-        ------
-        NotFittedError, ValueError
-            If `fit` has not been called; if an item is not known.
+        items, return_std
+            As for `bayesrank.PairwiseRanker.predict`, which raises the same errors.
         """
         mean, sd = self._posterior().skills()
         at = self._numbers(items, _FIX)
@@ -194,17 +177,12 @@ class OrderRanker(NamedRanker):
 
         Parameters
         ----------
-        pairs : table, or array-like of shape (P, 2)
-            Names of items.
+        pairs
+            As for `bayesrank.PairwiseRanker.predict_proba`, which raises the same errors.
 
         Returns
         -------
         ndarray of shape (P,)
-
-        Raises
-        ------
-        NotFittedError, ValueError
-            If `fit` has not been called; if an item is not known.
         """
         posterior = self._posterior()
         numbers = numbers_of(read_pairs(pairs, "pairs"), self.names_, _FIX, "pairs")

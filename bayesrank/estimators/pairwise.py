@@ -334,26 +334,14 @@ class PairwiseRanker(NamedRanker):
     ) -> list[tuple[Hashable, Hashable]]:
         """Pairs whose comparison is expected to tell most about the skills (BALD).
 
+        `bayesrank.active.QueryLoop` asks one question after the other, with a journal.
+
         Parameters
         ----------
         n, candidates
-            As for `bayesrank.ArenaRanker.suggest`.
+            As for `bayesrank.ArenaRanker.suggest`, with the same result and errors.
         again : bool, default True
             Whether pairs may be suggested that `fit` was given.
-
-        Returns
-        -------
-        list of tuple
-            Names in pairs, the most informative first; fewer if there are fewer pairs.
-
-        Raises
-        ------
-        NotFittedError, ValueError
-            If `fit` has not been called; if an argument does not fit.
-
-        See Also
-        --------
-        bayesrank.active.QueryLoop : Asks one question after the other, with a journal.
         """
         return self._named_questions(n, candidates, again)
 

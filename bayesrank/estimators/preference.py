@@ -114,6 +114,8 @@ class PreferenceGP(SkillRanker):
     ) -> Self:
         """Learn the hyperparameters, then the skills.
 
+        It raises and warns as `bayesrank.PairwiseRanker.fit` does.
+
         Parameters
         ----------
         X : array-like of shape (n, d)
@@ -122,20 +124,8 @@ class PreferenceGP(SkillRanker):
             Row numbers of items in `X`, (winner, loser) for each comparison; repeats count. Or the
             items' names, if `X` is a table whose index holds text. The columns of a table are kept
             apart by these names if they have them; ``tie`` and ``weight`` may be among them.
-        ties, sample_weight : array-like of shape (K,), optional
+        ties, sample_weight, callback
             As for `bayesrank.PairwiseRanker.fit`.
-        callback : callable, optional
-            As there.
-
-        Raises
-        ------
-        ValueError
-            If an argument or an option cannot be used; the message names it.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If EP or the search for hyperparameters has not converged.
         """
         features = self._check_features(X, ensure_min_samples=2)
         names = _names(X)
@@ -257,17 +247,12 @@ class PreferenceGP(SkillRanker):
         Parameters
         ----------
         n, candidates, again
-            As for `bayesrank.PairwiseRanker.suggest`, with row numbers of items.
+            As for `bayesrank.PairwiseRanker.suggest`, errors too, with row numbers of items.
 
         Returns
         -------
         ndarray of shape (n, 2)
             Row numbers of items, the most informative pair first; fewer if there are fewer pairs.
-
-        Raises
-        ------
-        NotFittedError, ValueError
-            If `fit` has not been called; if an argument does not fit.
         """
         self._posterior()
         return self._questions(n, candidates, again)

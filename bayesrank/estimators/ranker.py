@@ -107,10 +107,7 @@ class SkillRanker(EPEstimator):
         category_scale: float = 0.0,
         covariance: Array | None = None,
     ) -> RankSummary:
-        """Rank by draws of skills, from the average of each component.
-
-        With their covariance, standard deviations are free of the chance of draws.
-        """
+        """Rank by draws from each component's average; `covariance` gives exact deviations."""
         found = self.components_
         components = np.zeros(draws.shape[1], np.int64) if found is None else found
         prior_sd, sd = np.zeros((2, draws.shape[1]))

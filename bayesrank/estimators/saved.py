@@ -19,13 +19,9 @@ class Saved:
     def save(self, path: str | Path) -> None:
         """Write what was learned to a file, whole or not at all.
 
-        A `random_state` that is a generator is not written: it is None where `load` reads it. The
-        draws of an average over hyperparameters stay the same.
-
-        Parameters
-        ----------
-        path : str or Path
-            The file. Names and labels have to be text or numbers.
+        Names and labels have to be text or numbers. A `random_state` that is a generator is not
+        written: it is None where `load` reads it. The draws of an average over hyperparameters stay
+        the same.
 
         Raises
         ------

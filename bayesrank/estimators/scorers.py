@@ -39,12 +39,7 @@ def absolute_error_score(estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
     Parameters
     ----------
     estimator, X, y
-        As for `log_score`, with ``predict``.
-
-    Raises
-    ------
-    ValueError
-        If a level is none that was learned.
+        As for `log_score`, with ``predict`` and the same error.
     """
     predicted = _positions(estimator, estimator.predict(X))
     return -float(np.abs(predicted - _positions(estimator, y)).mean())

@@ -6,8 +6,8 @@
 ``posterior``
     Latent sites, and what the program computes from them with ``deterministic``.
 ``posterior_predictive``
-    Replicated observations, one set a draw, and draws of sites that no data depend on and that
-    the engine therefore left out, such as the outcomes of comparisons yet to be made.
+    Replicated observations, one set a draw. Also draws of sites that the engine left out because
+    no data depend on them, such as outcomes of comparisons yet to be made.
 ``log_likelihood``
     Log density of every observation at every draw, as ``numpyro.infer.log_likelihood`` has it:
     ``scale`` is left out, and elements under a ``mask`` are 0 in all draws. Select the others

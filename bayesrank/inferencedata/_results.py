@@ -146,17 +146,8 @@ class SVIPosterior:
         return draws
 
     def get_samples(self, group_by_chain: bool = False) -> Arrays:
-        """Return the draws, the same ones at every call.
+        """Return the draws of the model's latent and own ``param`` sites, the same at every call.
 
-        Parameters
-        ----------
-        group_by_chain
-            Put an axis for the one chain in front.
-
-        Returns
-        -------
-        dict
-            Arrays ``(num_samples, ...)``, or ``(1, num_samples, ...)`` by chain, of the model's
-            latent sites and of its own ``param`` sites.
+        Their shapes are (num_samples, ...), or with `group_by_chain` (1, num_samples, ...).
         """
         return {k: v[None] if group_by_chain else v for k, v in self._draws.items()}
