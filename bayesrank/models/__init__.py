@@ -1,15 +1,14 @@
 """The models, one file each: plain NumPyro programs that any engine can take.
 
-A program says what is believed and nothing about how to compute with it; see ``bayesrank.infer``
-for expectation propagation, and ``numpyro.infer`` for NUTS and SVI.
+A program states beliefs and nothing about how to compute with them. `bayesrank.infer` runs it by
+expectation propagation, ``numpyro.infer`` by NUTS or SVI.
 
 ==================== ==============================================================================
 file                 programs
 ==================== ==============================================================================
 ``bayes_point``      ``ordinal_version_space``: linear scores and thresholds from levels
 ``collaborative``    ``collaborative_rating_gp``, ``collaborative_ordinal_gp``,
-                     ``collaborative_preference_gp``: functions of items from what many users say,
-                     with shared mean and kernel
+                     ``collaborative_preference_gp``: users' functions, of shared mean and kernel
 ``comparisons``      ``thurstone``, ``preference_gp``, ``judged_comparisons``: skills from
                      comparisons of two items, with a term for each column of a log
 ``cone_rank``        ``cone_of_differences``: differences of features as mixtures of a few atoms
@@ -18,8 +17,7 @@ file                 programs
 ``lambda_rank``      ``weighted_preferences``: linear scores from pairs that count by weights
 ``link_learn``       ``link_bm25``: corrections of BM25's term weight from links of documents
 ``ordinal``          ``ordinal_gp``: levels or numbers of items from their features
-``orders``           ``thurstone_orders``, ``preference_orders``: skills from orders, top-k lists
-                     and choices
+``orders``           ``thurstone_orders``, ``preference_orders``: skills from orders and choices
 ``rank_rls``         ``rank_rls_gp``: scores from grades that compare within a query only
 ==================== ==============================================================================
 """

@@ -1,19 +1,19 @@
 r"""Levels of examples from a score and thresholds, both linear: the ordinal version space.
 
-An example scores :math:`w \cdot x`, and its level says on which side of each threshold the score
-fell: above those below its level, below the others, up to normal noise,
+An example scores :math:`w \cdot x`. Its level says on which side of each threshold the score fell:
+above those below its level, below the others, up to normal noise,
 
 .. math:: p(y \mid x, w, c) \propto \prod_{r=1}^{k-1}
     \Phi\left(\frac{l(r)\, (w \cdot x - c(r))}{\sigma}\right), \quad
     l(r) = +1 \text{ if } y > r \text{ and } -1 \text{ else.}
 
-As the noise goes to zero, what is left of the prior is the version space: all rules that fit the
-data. The posterior mean is its centre, the Bayes point, which `bayesrank.online` approximates on
-streams. Weights and thresholds are jointly Gaussian, and each factor sees one affine margin.
+As the noise goes to zero, the prior is cut down to the version space: all rules that fit the data.
+The posterior mean is its centre, the Bayes point, which `bayesrank.online` approximates on streams.
+Weights and thresholds are jointly Gaussian, and each factor sees one affine margin.
 
 The factors treat the sides of the k - 1 thresholds as k - 1 observations with a noise each. An
-ordered probit has one noise for all; the two differ only where the noise carries a score over two
-thresholds at once, by the product of the probabilities of being wrong about both.
+ordered probit has one noise for all. The two differ only if the noise carries a score over two
+thresholds at once: by the product of the probabilities of being wrong about both.
 
 References
 ----------
@@ -59,13 +59,11 @@ def ordinal_version_space(
     ``above``        observed, shape (n, k - 1)         1 where the level lies above a threshold
     ================ ================================== =========================================
 
-    The scale s is the standard deviation of a score whose features have size one: ``weight_scale``
-    times the root of d. That of score plus noise is u; m and C are those of
-    `bayesrank.distributions.ordinal.threshold_prior`. A priori :math:`s^2 / u^2` has the arcsine
-    density.
-
-    The prior of the thresholds has their means in order. Any example has its score above those
-    below its level and below the others, which puts them in order as well.
+    The scale s, ``weight_scale`` times the root of d, is the standard deviation of a score whose
+    features have size one. That of score plus noise is u. `threshold_prior` in
+    `bayesrank.distributions.ordinal` gives m and C. A priori :math:`s^2 / u^2` has the arcsine
+    density. The prior puts the means of the thresholds in order, and any example puts the
+    thresholds in order.
 
     EP is slightly overconfident with few examples and little noise. With forty examples its
     standard deviations of weights are 5% too small, and 12% if the noise is below an eighth of a
@@ -75,8 +73,7 @@ def ordinal_version_space(
     Parameters
     ----------
     X : ArrayLike
-        Features of the examples, shape (n, d). A constant feature is not needed: the thresholds
-        set the level of the scores.
+        Features of the examples, shape (n, d); no constant one is needed.
     y : ArrayLike, optional
         Levels, integers from 1 to ``num_levels``, shape (n,). Without it the program is the prior.
     num_levels : int

@@ -1,21 +1,21 @@
 r"""Functions of items from the ratings of many users, who share mean and kernel.
 
-Each user :math:`j` has a function :math:`f_j` of the items, and rates some of them: with a number,
-:math:`f_j(i)` plus normal noise, or with a level, which of the intervals between thresholds
-:math:`f_j(i)` plus noise falls into. (Or compares two items: the pairwise logistic of RankNet.)
-The functions are draws from one process whose mean :math:`h` and kernel :math:`\Sigma` at the items
-are themselves learned, so that what one user rates says something about what another would like.
+Each user :math:`j` has a function :math:`f_j` of the items, and rates some of them. A rating is a
+number, :math:`f_j(i)` plus normal noise; or a level, the interval between thresholds that
+:math:`f_j(i)` plus noise falls into. A comparison of two items has RankNet's pairwise logistic
+[2]_. The functions are draws from one process. Its mean :math:`h` and kernel :math:`\Sigma` at the
+items are learned, so one user's ratings say something about what another would like [1]_.
 
 **Scale.** Multiplying :math:`h`, :math:`\Sigma^{1/2}`, thresholds and noise by one number changes
-no probability, and nor does adding one to :math:`h` and to the thresholds: the noise of levels is
-one, or one in the median over users, and thresholds have mean zero.
+no probability. Neither does adding one to :math:`h` and to the thresholds. So the noise of levels
+is one, or one in the median over users, and thresholds have mean zero.
 
-**Prior.** With ``strength`` and ``mean_strength`` kernel and mean get a prior, as a
-``numpyro.factor``: so many users drawn from a base process :math:`N(l 1, \Psi)`,
+**Prior.** With ``strength`` and ``mean_strength`` a ``numpyro.factor`` is the prior of kernel and
+mean. It is worth so many users drawn from a base process :math:`N(l 1, \Psi)`,
 :math:`\Psi = \sum_c s_c K_c`. That of the kernel is an inverse Wishart density, or any other
-`bayesrank.gp.KernelPrior`; that of the mean has the log density
-:math:`-\frac{\kappa}{2} (h - l 1)' \Sigma^{-1} (h - l 1)`. Their maximum together with the evidence
-is the MAP estimate, which ``bayesrank.solvers.collaborative.EM`` finds: ``result.params`` are the
+`bayesrank.gp.KernelPrior`. That of the mean has the log density
+:math:`-\frac{\kappa}{2} (h - l 1)' \Sigma^{-1} (h - l 1)`. ``bayesrank.solvers.collaborative.EM``
+maximises them together with the evidence, which is the MAP estimate. Its ``result.params`` are the
 values of a program's sites, and ``result.kernel_prior`` is the ``strength`` that states its prior.
 
 References
@@ -87,17 +87,17 @@ def collaborative_rating_gp(
     num_users, num_items : int
         Numbers n of users and m of items.
     kernel : ArrayLike, optional
-        Base kernel of the items, shape (m, m), or several to be mixed, (C, m, m); their sum is the
-        first value of ``Sigma``. Without it items are exchangeable: half a constant, half
-        independent.
+        Base kernel of the items, shape (m, m), or several to be mixed, (C, m, m). Their sum is the
+        first value of ``Sigma``. By default it is half a constant and half independent: items are
+        exchangeable.
     strength : float or KernelPrior, default 0.0
-        How many users the prior of ``Sigma`` is worth; 0 for none. A prior with tiers may say that
-        only its core has a free kernel, ``Sigma``, which other items follow by the base kernels.
+        How many users the prior of ``Sigma`` is worth; 0 for none. With tiers ``Sigma`` may be of
+        the core alone, and other items follow it by the base kernels.
     mean_strength : float, default 0.0
         How many users the prior of ``h`` is worth; 0 for none.
     user_scales : float, default 0.0
-        Spread ``s`` of users' scales and noise; 0 gives all users the same. A user's numbers are
-        the function, stretched by the scale about the mean of all ratings, and noise.
+        Spread ``s`` of users' scales and noise; 0 gives all users the same. A user's scale
+        stretches the function about the mean of all ratings.
 
     Raises
     ------
@@ -144,7 +144,7 @@ def collaborative_ordinal_gp(
     ``rating``        observed, shape (K,)          levels
     ================= ============================= ============================================
 
-    ``h``, ``Sigma``, ``level``, ``scales``, ``prior`` and ``f`` are those of
+    ``h``, ``Sigma``, ``level``, ``scales``, ``prior`` and ``f`` are as in
     `collaborative_rating_gp`.
 
     Parameters
@@ -202,11 +202,11 @@ def collaborative_preference_gp(
     ================ ============================== ============================================
     site             prior                          meaning
     ================ ============================== ============================================
-    ``comparison``   observed, shape (K,)           1: the winner wins, by the logistic of
-                                                    ``f[winner] - f[loser]``
+    ``comparison``   observed, shape (K,)           1: the winner wins, by ``BradleyTerry``
     ================ ============================== ============================================
 
-    The other sites are those of `collaborative_rating_gp`.
+    ``h``, ``Sigma``, ``level``, ``scales``, ``prior`` and ``f`` are as in
+    `collaborative_rating_gp`. The margin is ``f[winner] - f[loser]``, on the logistic's scale.
 
     Parameters
     ----------

@@ -6,16 +6,16 @@ item :math:`b` by judge :math:`j` in category :math:`c`. The judge sees the marg
 
 .. math:: r_j \, (f_a + g_{ca} - f_b - g_{cb}) + x \, (h + b_j) + \sqrt 2 \, \sigma \varepsilon,
 
-where :math:`g` is what a category adds to a skill, :math:`r_j` the judge's reliability, :math:`h`
-what being shown first is worth (:math:`x = 1`, or :math:`-1` if it was :math:`b`), :math:`b_j` the
-judge's own order bias, and :math:`\varepsilon` standard normal noise. The first item wins if the
-margin is above the tie width, the second if it is below minus the tie width, and all between is a
-tie. A judge of reliability zero answers without regard to the items; reliability one is the typical
-judge's. A column that is not given is a term that is not there.
+with standard normal noise :math:`\varepsilon`. A category adds :math:`g` to a skill; :math:`r_j` is
+the judge's reliability. Being shown first is worth :math:`h`, plus the judge's own order bias
+:math:`b_j`; :math:`x` is 1 if it was :math:`a`, and :math:`-1` if it was :math:`b`. The first item
+wins if the margin is above the tie width, the second if it is below minus the tie width. All
+between is a tie. A judge of reliability zero answers without regard to the items, and the typical
+judge has reliability one. A column that is not given adds no term.
 
-Comparisons only ever show skills relative to the noise, whose prior is therefore tight around one:
-a skill difference of :math:`\sqrt 2` is a win by :math:`\Phi(1)`, 84 times in 100. Adding a number
-to all skills changes no probability either; the zero-mean prior decides the level.
+Comparisons only ever show skills relative to the noise, so its prior is tight around one. A skill
+difference of :math:`\sqrt 2` then wins with probability :math:`\Phi(1)`, 84%. Adding a number to
+all skills changes no probability either; the zero-mean prior decides the level.
 
 Skills are independent (`thurstone`, `judged_comparisons`), a Gaussian process of the items'
 features (`preference_gp`), or processes in time (`bayesrank.models.dynamic_thurstone`).
@@ -117,7 +117,6 @@ def thurstone(
     Parameters
     ----------
     num_items : int
-        Number of items.
     comparisons : ArrayLike, optional
         Integers of shape (K, 2), a row (winner, loser) for each comparison; repeats count. Without
         it the program is the prior. To draw outcomes of given pairs, run the program under
@@ -186,10 +185,10 @@ def preference_gp(
     ``f_new``        given ``f``, shape (m,)        skills of the new items (with ``X_new``)
     ================ ============================== ============================================
 
-    The other sites are those of `compare`. The priors suppose standardised features, of mean zero
-    and standard deviation one: two items are then at a distance of about :math:`\sqrt{2 d}`. In the
-    symbols of [1]_, :math:`\kappa_o = \mathtt{amplitude}^2`,
-    :math:`\kappa = 1 / \mathtt{lengthscale}^2` and :math:`\sigma = \mathtt{noise}`; its graph has
+    The other sites are those of `compare`. The priors suppose features of mean zero and standard
+    deviation one: two items are then at a distance of about :math:`\sqrt{2 d}`. In the symbols of
+    Chu and Ghahramani (2005) :math:`\kappa_o = \mathtt{amplitude}^2`,
+    :math:`\kappa = 1 / \mathtt{lengthscale}^2` and :math:`\sigma = \mathtt{noise}`. Their graph has
     the weight one.
 
     Parameters
@@ -203,13 +202,13 @@ def preference_gp(
     ard : bool, default False
         Whether each feature has a lengthscale of its own; then ``lengthscale`` has shape (d,).
     laplacian : ArrayLike or scipy.sparse array, optional
-        Laplacian :math:`L` of a graph of the items, shape (n, n), as `bayesrank.gp.laplacian` makes
-        it. The prior density of ``f`` is multiplied by :math:`\exp(-w f' L f / 2)`, with :math:`w =
-        \mathtt{graph\_weight}`, and normalised. So items that the graph joins have similar skills
-        [1]_. The process as a whole has the kernel `bayesrank.gp.graph_kernel`.
+        Laplacian :math:`L` of a graph of the items, shape (n, n), see `bayesrank.gp.laplacian`. The
+        prior density of ``f`` is multiplied by :math:`\exp(-w f' L f / 2)`, with :math:`w =
+        \mathtt{graph\_weight}`, and normalised, so neighbours have similar skills. The process as a
+        whole has the kernel `bayesrank.gp.graph_kernel`.
     rank : int, optional
-        Number of inducing points of `bayesrank.gp.inducing_point_prior`, which is then the prior of
-        ``f``, for items too many for a covariance matrix.
+        Number of inducing points, for items too many for a covariance matrix. The prior of ``f`` is
+        then `bayesrank.gp.inducing_point_prior`, without `laplacian` or `X_new`.
     **columns
         What else is known of each comparison, see `compare`.
 
@@ -249,7 +248,7 @@ def compare(
     categories: ArrayLike | None = None,
     num_categories: int | None = None,
 ) -> None:
-    """Compare items of given skills; a column that is not given is a term that is not there.
+    """Compare items of given skills; a column that is not given adds no term.
 
     ===================== ================================= =======================================
     site                  prior                             meaning
@@ -275,20 +274,20 @@ def compare(
     noise : ArrayLike, default 1.0
         Standard deviation of a performance, a scalar or one a comparison; see `likelihood`.
     period : ArrayLike, optional
-        Which of the times each comparison was at, integers of shape (K,).
+        Which of the T times each comparison was at, integers of shape (K,).
     outcomes : ArrayLike, optional
         Integers of shape (K,): 2 if the first item of the row wins, 1 for a tie, 0 if the second
         wins. Without it the first item of the row wins.
     weights : ArrayLike, optional
-        How often each comparison counts, positive numbers of shape (K,). Without it, once.
+        How often each comparison counts, positive numbers of shape (K,); once without it.
     counted : ArrayLike, optional
         Shape (K,): False for rows that fill up a table, which say nothing.
     likelihood : {"probit", "logit"}
         Normal noise of standard deviation `noise` on each performance (Thurstone), or logistic
         noise of scale `noise` on their difference (Bradley-Terry).
     position : ArrayLike, optional
-        Shape (K,): 1 where the first item of the row was shown first or at home, -1 where the
-        second was, 0 where neither.
+        Shape (K,): 1 if the first item of the row was shown first or at home, -1 if the second was,
+        0 if neither.
     judges, categories : ArrayLike, optional
         Integers of shape (K,): judge and category of each comparison.
     num_judges, num_categories : int, optional

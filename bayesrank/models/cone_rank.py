@@ -1,9 +1,9 @@
 r"""Differences of features as mixtures of a few atoms: a cone seen from its inside.
 
-Where one item is better than another of its query, the difference :math:`z` of their features lies
-near the simplex of :math:`K` atoms: :math:`z_j = \sum_k w_{jk} u_k` plus noise, the smaller the
-more the grades differ. The log density is minus ConeRank's objective over :math:`2 \sigma^2`, up to
-a constant, with the bound of the atoms' lengths as a normal prior.
+If one item is better than another of its query, the difference :math:`z` of their features lies
+near the simplex of :math:`K` atoms: :math:`z_j = \sum_k w_{jk} u_k` plus noise. The noise is the
+smaller, the more the grades differ. Up to a constant, the log density is minus ConeRank's objective
+over :math:`2 \sigma^2` [1]_. The bound of the atoms' lengths becomes a normal prior.
 
 References
 ----------
@@ -41,7 +41,7 @@ def cone_of_differences(
     ``z``            observed, shape (J, N)                differences
     ================ ===================================== =====================================
 
-    Atoms can change names, so that ``U`` has many modes; ``direction`` is the same in all of them.
+    Atoms can change names, so ``U`` has many modes; ``direction`` is the same in all of them.
 
     Parameters
     ----------
@@ -57,9 +57,9 @@ def cone_of_differences(
     noise : ArrayLike
         Standard deviation of the noise, positive.
     ridge : ArrayLike
-        Of the direction, not negative.
+        Ridge of the direction, not negative.
     observed : bool, default True
-        Whether `z` is observed; else it says how many there are, and is drawn.
+        Whether `z` is observed. If not, it only says how many differences to draw.
 
     Raises
     ------

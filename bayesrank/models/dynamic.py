@@ -1,11 +1,11 @@
 r"""Skills of items that move as time goes by, from comparisons of two items at a time.
 
-Each item has a skill :math:`f(t)` of its own, a Gaussian process in time, and a comparison at
-time :math:`t` is one of Thurstone's of the skills at that time: item :math:`v` beats :math:`u` with
-probability :math:`\Phi((f_v(t) - f_u(t)) / \sqrt 2)`. What was seen long ago tells less of today's
-skills than what was seen yesterday; how much less, the process says and the data decide. With
-:math:`t_0` the first time, ``scale`` :math:`s`, ``drift`` :math:`d`, ``lengthscale`` :math:`\ell`
-and :math:`r = |t - t'|`, the covariance of an item's skill at two times is
+Each item has a skill :math:`f(t)` of its own, a Gaussian process in time. A comparison at time
+:math:`t` follows Thurstone's model of the skills at that time: item :math:`v` beats :math:`u` with
+probability :math:`\Phi((f_v(t) - f_u(t)) / \sqrt 2)`. Old comparisons say less about today's skills
+than recent ones; the process says how much less, and the data decide. With :math:`t_0` the first
+time, ``scale`` :math:`s`, ``drift`` :math:`d`, ``lengthscale`` :math:`\ell` and
+:math:`r = |t - t'|`, the covariance of an item's skill at two times is
 
 =============== ======================================= ===========================================
 ``"walk"``      :math:`s^2 + d^2 (\min(t, t') - t_0)`   Brownian motion: skills may move ever
@@ -17,9 +17,8 @@ and :math:`r = |t - t'|`, the covariance of an item's skill at two times is
 =============== ======================================= ===========================================
 
 All three are Markov (with the rate of change beside the skill for ``"matern32"``), which
-`bayesrank.solvers.comparisons.DynamicEP` uses. A Markov chain may be written from either end: the
-program draws the skills at the last time first, which are those that a ranking is of, and then the
-earlier ones given these.
+`bayesrank.solvers.comparisons.DynamicEP` uses. The program draws the skills at the last time first,
+for a ranking is of these, and then the earlier ones given them.
 
 References
 ----------
@@ -63,8 +62,7 @@ def dynamic_thurstone(
     ================ ============================== ============================================
     site             prior                          meaning
     ================ ============================== ============================================
-    ``scale``        LogNormal(0, 1)                prior sd of a skill at the first time; with
-                                                    a Matern process, at any time
+    ``scale``        LogNormal(0, 1)                prior sd of a skill; of a walk at the first time
     ``drift``        LogNormal(0, 1)                sd of a walk's move in one unit of time
     ``lengthscale``  LogNormal(0, 1)                time in which a Matern process moves
     ``f``            Gaussian, shape (n,)           skills at the last time, in units of the noise
@@ -78,7 +76,7 @@ def dynamic_thurstone(
 
     Parameters
     ----------
-    num_items, comparisons
+    num_items, comparisons, **columns
         As for `bayesrank.models.thurstone`.
     times : ArrayLike
         The times at which skills are asked for, increasing numbers of shape (T,).
@@ -87,8 +85,6 @@ def dynamic_thurstone(
         the only one.
     process : {"walk", "matern12", "matern32"}
         How skills move.
-    **columns
-        What else is known of each comparison, see `bayesrank.models.comparisons.compare`.
 
     Raises
     ------

@@ -2,10 +2,10 @@ r"""Labels ranked for each example, from its features, with a zero that parts th
 
 Label :math:`a` has the utility :math:`u_a(x) = b_a + w_a' \phi(x)` for an example, and one more
 alternative, the zero, has utility zero [1]_. In an example every alternative performs at its
-utility plus noise of its own, and what is observed says which of these performances are better than
-which: an order of some labels, a set of relevant labels, which perform better than the zero, and of
-irrelevant ones, which do not, or both. The noise is that of a performance and not of a pair: a
-ranking of ten labels is one event, see `bayesrank.models.orders`.
+utility plus noise of its own. The data say which of these performances are better than which: they
+order some labels, or part them into relevant ones, better than the zero, and irrelevant ones. A
+ranking of ten labels is one event, with a noise for each performance and not for each pair, see
+`bayesrank.models.orders`.
 
 A label's noise has standard deviation one, which sets the unit of utility. That of the zero is
 learned: the larger it is, the more the labels of an example are relevant, or not, together. With
@@ -69,28 +69,27 @@ def conditions(
 ) -> LabelConditions:
     """Turn targets into the fewest conditions that say as much.
 
-    Conditions that follow from others are left out: of ``y1 > ... > yl > zero > rest`` only
-    neighbours are kept.
+    Conditions that follow from others are left out: ``y1 > ... > yl > zero > rest`` leaves only
+    neighbours.
 
     Parameters
     ----------
     num_labels : int
         Number of labels c.
     rankings : sequence of length n, optional
-        Of each example, an order of some labels, or None. An order is a sequence of groups, best
-        first, as in `bayesrank.models.orders.events`: ``[3, 1, 2]``, or ``[3, (0, 1)]``, of which
-        nothing is said between 0 and 1. A set of pairs (better, worse) is a partial order.
+        For each example, an order of some labels, or None. An order is a sequence of groups, best
+        first, as in `bayesrank.models.orders.events`: ``[3, 1, 2]``, or ``[3, (0, 1)]``, which says
+        nothing between 0 and 1. A set of pairs (better, worse) is a partial order.
     relevant : ArrayLike, optional
-        Of each label in each example, 1 if it is relevant, 0 if it is not, and -1 if nothing is
-        said, shape (n, c).
+        Shape (n, c): 1 if a label is relevant for an example, 0 if it is not, -1 if unknown.
     implied : bool, default False
-        Whether to keep those that follow as well: all pairs that a target tells apart.
+        Whether to include conditions that follow from others as well.
 
     Raises
     ------
     ValueError
-        If nothing is said at all, a label is repeated or does not exist, or what is said of an
-        example contradicts itself.
+        If nothing is said at all, or an argument has another shape. If an example repeats a label,
+        names one that does not exist, or contradicts itself.
 
     Examples
     --------
@@ -216,8 +215,8 @@ def _padded(found: NDArray[np.int64], count: int) -> LabelConditions:
 def label_features(X: Array, basis: Array | None, lengthscale: ArrayLike | None) -> Array:
     r"""Features that utilities are linear in: `X`, (n, d), or those of a basis, (n, m).
 
-    With a basis Z, (m, d), they are :math:`\phi(x) = L^{-1} k(Z, x)` with :math:`L L' = k(Z, Z)`,
-    of a Gaussian process with a squared-exponential kernel of amplitude one and this lengthscale.
+    A basis Z, (m, d), gives :math:`\phi(x) = L^{-1} k(Z, x)` with :math:`L L' = k(Z, Z)`, and k the
+    squared-exponential kernel of amplitude one and this lengthscale.
     """
     if basis is None or lengthscale is None:
         return X
@@ -244,13 +243,11 @@ def calibrated_label_ranking(
     ================ =============================== ===========================================
     ``scale``        LogNormal(-log(d) / 2, 1)       prior sd of a weight; with a basis, that of
                      or LogNormal(0, 1)              a utility
-    ``lengthscale``  LogNormal(log(d) / 2, 1)        distance over which utilities vary, of a
-                                                     basis
+    ``lengthscale``  LogNormal(log(d) / 2, 1)        distance over which utilities vary (basis)
     ``correlation``  LKJ(5), shape (c, c)            of the weights of labels, if correlated
     ``zero_noise``   LogNormal(-1, 1)                sd of the zero's noise, if calibrated
     ``bias``         Normal(0, 2), shape (c,)        levels of the labels
-    ``w``            Normal(0, scale), shape (c, p)  weights of the features; those of one feature
-                                                     with that correlation
+    ``w``            Normal(0, scale), shape (c, p)  weights, correlated over labels if so
     ``noise``        Normal(0, 1), shape (n, q)      of each alternative in each example
     ``order``        observed, shape (n, M)          1 for each condition
     ================ =============================== ===========================================

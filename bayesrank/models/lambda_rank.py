@@ -1,7 +1,7 @@
 r"""Orders of pairs with weights: what is left of LambdaRank when its weights are frozen.
 
-A field of lambda that changes with the ranks has no potential, and so no posterior. At the scores
-of a pilot fit its weights are numbers, and the field is the slope of a weighted logistic
+A field of lambda that changes with the ranks has no potential, and so no posterior [1]_. At the
+scores of a pilot fit its weights are numbers. The field is then the slope of a weighted logistic
 log-likelihood, which is a program: each pair counts as often as its weight says.
 
 References

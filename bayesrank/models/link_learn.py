@@ -3,11 +3,11 @@ r"""Which document a text is linked with, by similarities that are linear in unk
 BM25 weighs a term of a document by a formula. Here the weight is BM25's times
 :math:`1 + \sum_b \theta_b \phi_b`, the first order of :math:`\exp(\sum_b \theta_b \phi_b)`, with
 fixed functions :math:`\phi_b` of the term's count, its idf and the document's length. So the margin
-by which a linked document beats an unlinked one is linear, and all that is unknown is Gaussian:
+by which a linked document beats an unlinked one is linear, and all unknowns are Gaussian.
 `bayesrank.solvers.link_learn.margin_features` makes the margins.
 
-A linked pair is one event: the linked document performs once, at its score plus noise, and beats
-the performances of all unlinked documents that it is set against. Its triples share that
+A linked pair is one event [1]_: the linked document performs once, at its score plus noise, and
+beats the performances of all unlinked documents that it is set against. Its triples share that
 performance. Taken as independent, they make intervals far too narrow.
 
 References

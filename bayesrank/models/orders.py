@@ -1,15 +1,15 @@
 r"""Skills of items from orders, top-k lists and choices, each of which is one event.
 
 In an event every item performs at its skill plus a noise of its own, and the performances come in
-the order seen. A pair of items is compared by the same two performances wherever it stands in the
-event, so that an order of ten items is not 45 independent comparisons: taken for those, intervals
-come out far too narrow.
+the order seen. The same two performances compare a pair of items wherever it stands in the event.
+So an order of ten items is not 45 independent comparisons, which would make intervals far too
+narrow.
 
-An event is a few groups of items, best first; nothing is said within a group. Every item of a group
-performs better than every one of the next. So an order has groups of one; a top-k list has k groups
-of one and one with the rest; a choice has two groups. The conditions between neighbouring groups
-say everything: there are k - 1 in an order of k items. Each is a comparison of two performances
-whose own noise, ``step``, is small: with none at all EP's sites would be edges.
+An event is a few groups of items, best first. Every item of a group performs better than every one
+of the next; nothing is said within a group. An order has groups of one. A top-k list has k groups
+of one and one with the rest. A choice has two groups. The conditions between neighbouring groups
+say everything: there are k - 1 in an order of k items. Each compares two performances with small
+noise of its own, ``step``: with none at all EP's sites would be edges.
 
 The noise has standard deviation one, which sets the unit of skill.
 
@@ -63,16 +63,15 @@ def events(
         numbers. ``[3, 1, 2]`` is an order, ``[3, 1, (0, 2, 4)]`` the best two of five, and ``[3,
         (0, 1)]`` a choice.
     num_items : int
-        Number of items.
     counts : ArrayLike, optional
-        How many events each order is: as many as were given by different people, whose noise is
-        not the same. Without it, one.
+        How many events each order is, each with noise of its own, as when different people gave the
+        same order. Without it, one.
 
     Raises
     ------
     ValueError
-        If there is no event, an event has fewer than two groups, names an item twice, or one that
-        does not exist, or a count is not a positive whole number.
+        If there is no event, or a count is not a positive whole number. If an event has fewer than
+        two groups, names an item twice, or names one that does not exist.
 
     Examples
     --------
@@ -153,7 +152,6 @@ def thurstone_orders(
     Parameters
     ----------
     num_items : int
-        Number of items.
     items, better, worse : ArrayLike
         Events, as `events` makes them: ``thurstone_orders(n, *events(orders, n))``.
     scale : ArrayLike, optional

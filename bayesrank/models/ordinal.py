@@ -1,14 +1,14 @@
 r"""A function of features behind one person's ratings, or the levels of one kind of thing.
 
-Each item has a value :math:`f`, a Gaussian process of its features, and a level: which of the
-intervals between thresholds :math:`f` plus noise falls into. The noise is one, and so the unit
-of everything; the thresholds have mean zero, and :math:`f` the mean level. Or the rating is a
-number, :math:`f` plus normal noise. Of many people see `bayesrank.models.collaborative`.
+Each item has a value :math:`f`, a Gaussian process of its features. Its level is the interval
+between thresholds that :math:`f` plus noise falls into [1]_. The noise is one, and so the unit of
+everything; the thresholds have mean zero, and :math:`f` the mean level. A rating may also be a
+number, :math:`f` plus normal noise. `bayesrank.models.collaborative` is for many people.
 
 **Relevance.** Each feature may have a lengthscale of its own, the shared one times its ``stretch``.
-Where the data do not say which features matter, evidence is a poor guide to them: with ten free
-lengthscales and some hundred items it finds relevance in noise. Stretches are therefore believed
-to be near one, and a feature needs some evidence to depart from the others.
+If the data do not say which features matter, evidence is a poor guide to them. With ten free
+lengthscales and some hundred items it finds relevance in noise. The prior of a stretch is therefore
+near one, and a feature needs some evidence to depart from the others.
 
 References
 ----------
@@ -68,8 +68,8 @@ def ordinal_gp(
     ``rating``       observed, shape (n,)           levels, or numbers
     ================ ============================== ============================================
 
-    The priors suppose standardised features, and ratings if they are numbers. The mode of
-    ``stretch``, which a search for the most probable hyperparameters goes by, is one.
+    The priors suppose standardised features, and ratings if they are numbers. The prior mode of
+    ``stretch`` is one, for the sake of searches for the most probable hyperparameters.
 
     Parameters
     ----------

@@ -1,17 +1,17 @@
 r"""Scores of items from grades that are comparable within a query only.
 
-Scores are a Gaussian process of the features. Grades of one query's list differ from them by a
-level of the list, of which nothing is known, and by noise; what is observed of a list of :math:`n`
+Scores are a Gaussian process of the features. Grades of one query's list differ from them by noise
+and by a level of the list, about which nothing is known. The observations of a list of :math:`n`
 items are the :math:`n - 1` orthonormal contrasts :math:`T` of its grades,
 
 .. math:: T y \sim N\left(T f, \; \frac{\sigma^2}{\delta} I\right), \quad
    f \sim GP(0, s^2 k).
 
 The posterior mean is RankRLS, the minimiser of the weighted squared error of score differences,
-with :math:`\lambda = \sigma^2 / s^2` and :math:`\delta = 2 / (n - 1)` as in the paper, where each
-list counts alike. A program that observed all :math:`n (n - 1) / 2` differences one by one would
-have the same mean, and a wrong evidence and too small a posterior variance, for it would count
-:math:`n (n - 1) / 2` observations where there are :math:`n - 1`.
+with :math:`\lambda = \sigma^2 / s^2`. As in the paper [1]_, each list counts alike:
+:math:`\delta = 2 / (n - 1)`. A program that observed all :math:`n (n - 1) / 2` differences one by
+one would count more observations than the :math:`n - 1` there are. Its mean would be the same, but
+its evidence wrong and its posterior variance too small.
 
 References
 ----------
