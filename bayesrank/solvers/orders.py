@@ -10,9 +10,9 @@ from bayesrank.infer.spi import Program, Traced
 
 
 class OrdersEP(EP):
-    """EP on a program of `bayesrank.models.orders`: the same fixed point, of which less is kept.
+    """EP on a program of `bayesrank.models.orders`: the same fixed point, with a smaller result.
 
-    The noise of every performance is integrated over. It is among `marginalized_sites`, so that a
+    It integrates over the noise of every performance, which is among `marginalized_sites`. So a
     result grows with the items, not with the events.
 
     Parameters

@@ -1,17 +1,11 @@
-r"""Anderson's acceleration of a fixed-point iteration on flat arrays.
+"""Anderson's acceleration of a fixed-point iteration on flat arrays.
 
-An iteration takes :math:`x` to :math:`g(x)`. The combination of the last few iterations is taken
-whose residuals nearly cancel, and the same combination of the :math:`g(x)` is the proposal. It may
-be worse than the iteration's own step. Whoever asks compares, goes back if it is, and says so; then
-a few plain steps are made before the next proposal.
-
-References
-----------
-.. [1] Walker, H. F. and Ni, P. (2011). Anderson acceleration for fixed-point iterations. SIAM
-   Journal on Numerical Analysis, 49(4), 1715-1735.
-.. [2] Henderson, N. C. and Varadhan, R. (2019). Damped Anderson acceleration with restarts and
-   monotonicity control for accelerating EM and EM-like algorithms. Journal of Computational and
-   Graphical Statistics, 28(4), 834-846.
+An iteration takes :math:`x` to :math:`g(x)`. A combination of the last few iterations makes their
+residuals nearly cancel; the same combination of the :math:`g(x)` is the proposal (Walker and Ni,
+2011, SIAM Journal on Numerical Analysis 49, 1715-1735). The proposal can be worse than the
+iteration's own step. The caller compares, and if it is worse goes back and restarts; a few plain
+steps then come before the next proposal (Henderson and Varadhan, 2019, Journal of Computational and
+Graphical Statistics 28, 834-846).
 """
 
 from __future__ import annotations

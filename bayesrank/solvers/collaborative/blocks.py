@@ -1,9 +1,8 @@
 """Users' observations in a few padded blocks, each of users with about as many observations.
 
-A block is what `jax.vmap` needs: every user in it has the same number of rows, some of them empty.
-An empty row has weight zero, so that it sees nothing; no other mask is needed. Where the blocks
-are cut is chosen so that the padded work, the sum of cubes, is smallest for the number of blocks.
-Code is compiled for each, which takes some seconds: there are as many as save more than that.
+`jax.vmap` needs users with the same number of rows, some of them empty. An empty row has weight
+zero, so no other mask is needed. The cuts between blocks make the padded work, the sum of cubes,
+smallest. Compiling a block takes some seconds: a further block must save more than that.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 r"""EM for many users who share a Gaussian-process prior: collaborative (ordinal) regression.
 
-User :math:`j` has a function :math:`f_j \sim N(h, \Sigma)` of the items and rates some of them,
-with numbers or levels between thresholds, or says which of two is better. The E-step finds every
-user's posterior, exactly for numbers and by expectation propagation otherwise; the M-step learns
-the shared mean and kernel, the noise and the thresholds. The programs are in
-`bayesrank.models.collaborative`; this engine fits them where users are many.
+User :math:`j` has a function :math:`f_j \sim N(h, \Sigma)` of the items, and rates or compares some
+of them (`bayesrank.models.collaborative`). The E-step finds every user's posterior, exactly for
+numbers and by expectation propagation otherwise. The M-step learns the shared mean and kernel, the
+noise and the thresholds [1]_. ``docs/systems/collaborative.md`` derives the steps.
 
-Base kernels start with half of the variance of numbers (for levels: four times the noise's; for
-comparisons: one), split evenly. Where a base kernel is given their scales are learned, of numbers
-each, otherwise in proportion. The steps are derived in ``docs/systems/collaborative.md``.
+Base kernels start with equal parts of a variance: half of that of numbers, four times the noise's
+for levels (once in individual models), and one for comparisons. If EM learns their scales, it
+learns each for numbers, and only their ratios otherwise.
 
 References
 ----------
@@ -66,8 +65,8 @@ class EM:
         What the observations are: "gaussian" (numbers), "probit" or "logit" (levels), "pairwise"
         (which of two items is better, by the logistic of the difference).
     collaborative
-        Whether users share mean and kernel. If not, each has a prior ``N(level, scale * K)`` of its
-        own, with ``K`` the base kernel, and learns its level, scale and noise alone.
+        Whether users share mean and kernel. If not, each learns a level, scale and noise alone,
+        under the prior ``N(level, scale * K)`` with ``K`` the base kernel.
     strength
         How many users the prior of the kernel is worth, or a `bayesrank.gp.KernelPrior`; without
         ``items``, its tiers are of those observed most often first. By default 30 more than the
@@ -82,21 +81,20 @@ class EM:
         iteration takes time of order ``m**2 * num_kernel_items``, and memory for a few ``m x m``
         matrices.
     user_thresholds
-        Standard deviation, over users, of the logarithms of gaps between thresholds and of noise. 0
-        gives all users the same.
+        Standard deviation, over users, of log gaps between thresholds and of log noise; 0 makes
+        users equal.
     user_scales
-        The same of users' scales and noise of numbers, where they share mean and kernel.
+        The same for the scale and noise of users' numbers, if users share mean and kernel.
     learn_base
-        Whether the base kernels' scales are learned, if there is a strength. By default they are if
-        a kernel is given to `run`, and for levels of up to 200 items. They matter most with few
-        ratings.
+        Whether to learn the base kernels' scales, if there is a strength. By default if `run` gets
+        a kernel, and for levels of up to 200 items. They matter most with few ratings.
     accelerate
-        Whether to go further than EM's steps, by Anderson's acceleration [2]_, where that does not
-        lower the objective. Individual models are not accelerated.
+        Whether to go further than EM's steps by Anderson's acceleration [2]_, unless that lowers
+        the objective. Individual models are not accelerated.
     max_iterations
         Number of iterations after which to give up.
     tol
-        Has converged when ten iterations together change the objective per observation by less.
+        EM has converged when ten iterations change the objective per observation by less than this.
 
     Examples
     --------
@@ -168,16 +166,15 @@ class EM:
             Their ratings, shape (K,): numbers for "gaussian", levels from 0 for "probit" and
             "logit", nothing for "pairwise".
         num_users, num_items, num_levels
-            Numbers of users, items and levels; one more than the largest if not given.
+            How many there are; one more than the largest by default.
         kernel
-            Base kernel of the items, (m, m), or several to be mixed, (C, m, m), such as the pieces
-            of one by `bayesrank.gp.spectral_components`. Without it, items are exchangeable: a
-            constant, and independent values.
+            Base kernel of the items, (m, m), or several to be mixed, (C, m, m), such as
+            `bayesrank.gp.spectral_components`. Without it, items are exchangeable: a constant, and
+            independent values.
         init_state
-            State of an earlier result to start from, or its file; of the same observations, in the
-            same order.
+            State to start from, or its file; of the same observations, in the same order.
         checkpoint, checkpoint_every
-            File that the state is saved to, and after how many iterations each time.
+            File to save the state to, and after how many iterations each time.
         mesh
             Devices that share the users, along an axis named "users". The answer is the same.
         progress_bar

@@ -1,15 +1,11 @@
 r"""The base process in the M-step: items outside of the core, and the scales of the base kernels.
 
-Items outside of the core follow it as new items do, by the base process :math:`\Psi = \sum_c s_c
-K_c`, and are independent given the core [1]_: with :math:`W = \Psi_{CC}^{-1} \Psi_{CR}`,
-:math:`D = \mathrm{diag}(\Psi_{RR} - W' \Psi_{CR})` and :math:`A' = [I, W]`, the kernel of all items
-is :math:`\Sigma = A \Sigma_{CC} A' + \mathrm{diag}(0, D)`, see `bayesrank.gp.KernelPrior`. The
-M-step takes matrices of the size of the core apart, not of all items. How scales are learned is
-derived in ``docs/systems/collaborative.md``.
-
-References
-----------
-.. [1] Snelson, E. and Ghahramani, Z. (2006). Sparse Gaussian processes using pseudo-inputs. NIPS.
+Items outside of the core follow it by the base process :math:`\Psi = \sum_c s_c K_c`. They are
+independent given the core (Snelson and Ghahramani, 2006, Sparse Gaussian processes using
+pseudo-inputs, NIPS). With :math:`W = \Psi_{CC}^{-1} \Psi_{CR}`, :math:`D = \mathrm{diag}(\Psi_{RR}
+- W' \Psi_{CR})` and :math:`A' = [I, W]`, the kernel of all items is :math:`\Sigma = A \Sigma_{CC}
+A' + \mathrm{diag}(0, D)`. The M-step factorises matrices of the core's size only.
+``docs/systems/collaborative.md`` derives how it learns the scales.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class Ordinal(Likelihood):
         *,
         pooled: bool,
     ) -> tuple[LikelihoodParams, Users]:
-        r"""Make a step of Fisher's scoring, users' deviations maximised out.
+        r"""Make a step of Fisher's scoring, with users' deviations maximised out.
 
         With scores :math:`\gamma_j`, informations :math:`I_j`, deviations :math:`e_j` of precision
         :math:`\Lambda` and :math:`R_j = (I_j + \Lambda)^{-1}` the shared step :math:`\delta` solves

@@ -1,20 +1,13 @@
 """What a likelihood is to EM: an object with its prior, sufficient statistics and M-step.
 
-=============== ================================== ===========================================
-class           observation of a predictor x       parameters ``theta`` of a user
-=============== ================================== ===========================================
-``GaussianNoise``    ``a + c (x - a)`` plus normal      anchor ``a``, log scale ``log c``, log noise
-                noise
-``Probit``      a level: x plus normal noise       log gaps between thresholds, log noise
-                between two thresholds
-``Logit``       the same with logistic noise       the same
-``Pairwise``    the first item wins, by the        none
-                logistic of x = f(a) - f(b)
-=============== ================================== ===========================================
+- ``GaussianNoise`` sees ``a + c (x - a)`` plus normal noise, with ``theta`` the anchor ``a``, ``log
+  c`` and the log noise. The anchor is the mean of all numbers.
+- ``Probit`` sees the two thresholds that x plus normal noise lies between; ``Logit`` has logistic
+  noise. Their ``theta`` is the log gaps between thresholds, and the log noise.
+- ``Pairwise`` sees the first item win, by the logistic of ``x = f(a) - f(b)``, without ``theta``.
 
-The anchor is the mean of all numbers. Thresholds have mean zero, and users' shared noise of levels
-is one: the level and the scale of ``f`` carry the rest. A user's parameters are the shared ones
-plus normal deviations of a given spread, as in `bayesrank.models.collaborative`.
+Thresholds have mean zero, and users' shared noise of levels is one: ``f`` carries level and scale.
+A user's ``theta`` is the shared one plus normal deviations, as in `bayesrank.models.collaborative`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The M-step: mean and kernel that users share, the base that they are drawn towards, and users.
 
-The equations are derived in ``docs/systems/collaborative.md``; without a prior those of mean and
-kernel are (3) of Yu, Yu and Tresp (2005), Collaborative ordinal regression, NIPS Workshop on
-Learning to Rank. Where only some of the items, the core, have a kernel that is learned, the kernel
-is the core's, and the mean that of all.
+``docs/systems/collaborative.md`` derives the equations. Without a prior, those of mean and kernel
+are (3) of Yu, Yu and Tresp (2005), Collaborative ordinal regression, NIPS Workshop on Learning to
+Rank. If only the core of the items has a learned kernel, the mean is still that of all items.
 """
 
 from __future__ import annotations

@@ -1,18 +1,12 @@
 r"""New users and new items, without learning anything anew.
 
-A new item is carried over by the base process: with :math:`K` the mixed base kernel of the known
-items and :math:`w = K^{-1} k(X, x)`,
+The base process carries a function over to a new item (Yu, Tresp and Schwaighofer, 2005, Learning
+Gaussian processes from multiple tasks, ICML). With :math:`K` the mixed base kernel of the known
+items, :math:`w = K^{-1} k(X, x)` and :math:`\epsilon \sim N(0, k(x, x) - w' k(X, x))`,
 
-.. math::
-    f_j(x) = l + w'(f_j(X) - l 1) + \epsilon, \qquad
-    \epsilon \sim N(0, k(x, x) - k(x, X) K^{-1} k(X, x)),
+.. math:: f_j(x) = l + w'(f_j(X) - l 1) + \epsilon,
 
-which makes mean and kernel of the known items into those of all of them.
-
-References
-----------
-Yu, K., Tresp, V. and Schwaighofer, A. (2005). Learning Gaussian processes from multiple
-tasks. ICML.
+which extends mean and kernel of the known items to all of them.
 """
 
 from __future__ import annotations

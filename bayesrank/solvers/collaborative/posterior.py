@@ -1,17 +1,16 @@
 r"""One user's posterior, given the shared prior and the sites of the user's observations.
 
-User :math:`j` has a function :math:`f_j \sim N(h, \Sigma)` and observations that see it through
-the rows of :math:`P_j`. With sites of precisions :math:`T_j` and precision-means
-:math:`\nu_j + T_j P_j h`, so that :math:`\nu_j` is measured from the prior mean, and
-:math:`\Sigma_{jj} = P_j \Sigma P_j'`,
+User :math:`j` has a function :math:`f_j \sim N(h, \Sigma)`, seen through the rows of :math:`P_j`.
+Sites have precisions :math:`T_j` and precision-means :math:`\nu_j + T_j P_j h`: :math:`\nu_j` is
+measured from the prior mean. With :math:`\Sigma_{jj} = P_j \Sigma P_j'`,
 
 .. math::
     G_j = (\Sigma_{jj} + T_j^{-1})^{-1}, \quad a_j = \nu_j - G_j \Sigma_{jj} \nu_j, \quad
     \hat f_j = h + \Sigma P_j' a_j, \quad
     \hat\Sigma_j = \Sigma - \Sigma P_j' G_j P_j \Sigma.
 
-Sites may have precision zero: :math:`G_j` is computed as :math:`T_j^{1/2} (I + T_j^{1/2}
-\Sigma_{jj} T_j^{1/2})^{-1} T_j^{1/2}`.
+A precision may be zero, since :math:`G_j = T_j^{1/2} (I + T_j^{1/2} \Sigma_{jj} T_j^{1/2})^{-1}
+T_j^{1/2}`.
 """
 
 from __future__ import annotations

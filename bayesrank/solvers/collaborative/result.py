@@ -31,27 +31,24 @@ class EMResult:
 
     Attributes
     ----------
-    observations
-        What it was fitted to.
-    setting
-        The engine's settings.
+    observations, setting
+        What it was fitted to, and the engine's settings.
     state
-        Everything that was estimated; ``state.save(path)`` keeps it, and ``EM.run(...,
-        init_state=path)`` goes on from there.
+        Everything that was estimated. ``state.save(path)`` writes it, and ``EM.run(...,
+        init_state=path)`` continues from there.
     base_kernels
         Base kernels of the items, shape (C, m, m).
     kernel_prior
-        Prior of the kernel; a program states it where it is given as its ``strength``.
+        Prior of the kernel, which a program takes as its ``strength``.
     log_evidence
-        Log probability of the observations at the estimate (EP's approximation, unless they are
-        numbers), in nats.
+        Log probability of the observations at the estimate, in nats: exact for numbers, else EP's.
     log_prior
         Log prior density of the estimate, up to a constant.
     trace
         ``log_evidence + log_prior`` at the beginning of each iteration. It never falls for numbers.
         It may fall a little for levels, as EP's evidence is right at its fixed point only.
     converged
-        Whether its last ten changes together were less than the tolerance, and the sites converged.
+        Whether the last ten iterations changed less than the tolerance, and the sites converged.
 
     Examples
     --------
@@ -119,7 +116,7 @@ class EMResult:
     def params(self) -> dict[str, Array]:
         """Values of the hyperparameters of the program (`bayesrank.models`), by site.
 
-        ``Sigma`` is the kernel of the core items, in the order of `kernel_prior`; ``level`` and
+        ``Sigma`` is the core items' kernel, in the order of `kernel_prior`. ``level`` and
         ``scales`` are there if mean or kernel have a prior.
         """
         prior, state = self.kernel_prior, self.state
@@ -131,12 +128,12 @@ class EMResult:
         return {name: value for name, value in values.items() if value.size}  # two levels: no gaps
 
     def functions(self, users: ArrayLike | None = None) -> tuple[Array, Array]:
-        """Posterior mean and variance of users' functions at every item, (u, m) each.
+        """Posterior mean and variance of functions at every item, (u, m) each; `users` (u,) or all.
 
-        Parameters
-        ----------
-        users
-            Numbers of users, shape (u,); all if not given.
+        Raises
+        ------
+        ValueError
+            If a user is not known.
         """
         n = self.observations.num_users
         who = np.arange(n) if users is None else self._known(users, n, "user")
@@ -204,15 +201,12 @@ class EMResult:
     def predict_number(self, users: ArrayLike, items: ArrayLike) -> tuple[Array, Array]:
         """Mean and variance, (K,) each, of the numbers that users would give, noise included.
 
-        Parameters
-        ----------
-        users, items
-            As for `predict_latent`.
+        Parameters are those of `predict_latent`.
 
         Raises
         ------
         ValueError
-            As there; and if the observations are not numbers.
+            As there, or if the observations are not numbers.
         """
         likelihood = self.setting.likelihood
         if not isinstance(likelihood, GaussianNoise):
@@ -226,17 +220,12 @@ class EMResult:
         return anchor + scale * (mean - anchor), scale**2 * variance + np.exp(2.0 * log_noise)
 
     def predict_proba(self, users: ArrayLike, items: ArrayLike) -> Array:
-        """Probability of each level, shape (K, r), a pair (user, item) a row.
-
-        Parameters
-        ----------
-        users, items
-            As for `predict_latent`.
+        """Probability of each level, shape (K, r); parameters are those of `predict_latent`.
 
         Raises
         ------
         ValueError
-            As there; and if the observations are not levels.
+            As there, or if the observations are not levels.
         """
         likelihood = self._need_levels()
         moments = self.predict_latent(users, items)
@@ -254,7 +243,7 @@ class EMResult:
         Parameters
         ----------
         users, items, levels
-            As in `EM.run`; the users are other ones, numbered from 0.
+            As in `EM.run`; the new users are numbered from 0.
 
         Raises
         ------
@@ -281,10 +270,9 @@ class EMResult:
 
         Parameters
         ----------
-        across
-            Base kernels between known and new items, shape (C, m, k), or (m, k) if there is one.
-        own
-            Base kernels of the new items, (C, k, k) or (k, k).
+        across, own
+            Base kernels between known and new items, (C, m, k), and of the new ones, (C, k, k); of
+            one base kernel, (m, k) and (k, k).
 
         Raises
         ------

@@ -54,11 +54,9 @@ class EMState(NamedTuple):
     tau, nu
         Sites of the observations, shape (K,).
     theta, user_level, user_scale
-        Of the users, shapes (n, p), (n,), (n,).
-    model
-        What it was made by, such as "probit, collaborative".
-    fingerprint
-        Of the observations that the sites belong to.
+        Each user's own parameters, shapes (n, p), (n,), (n,).
+    model, fingerprint
+        Names of the model, such as "probit, collaborative", and of the observations.
 
     Examples
     --------

@@ -1,27 +1,21 @@
 r"""Many Markov chains side by side, seen through sites that each look at one time.
 
-The states of all items at one time are one vector ``x`` with a joint covariance: items that were
-compared are correlated from then on. Sites ``exp(nu s - tau s^2 / 2)`` of margins ``s = a' x`` are
-met one after another in the order of time. With ``p = C a``, ``m = a' mu`` and ``v = a' p``, a site
-changes mean and covariance by rank one,
+The states of all items at one time are one vector ``x`` with a joint covariance: comparing items
+correlates them from then on. Sites ``exp(nu s - tau s^2 / 2)`` see margins ``s = a' x`` in the
+order of time. With ``p = C a``, ``m = a' mu`` and ``v = a' p``, a site changes mean and covariance
+by rank one,
 
 .. math:: \mu \leftarrow \mu + p \, (\nu - \tau m) / (1 + \tau v), \qquad
           C \leftarrow C - p p' \, \tau / (1 + \tau v),
 
-and from time to time both move as the process says (Kalman, 1960). On the way back it is not the
-posterior that is carried, but slope ``l`` and curvature ``-L`` of the log integral of all later
-sites as a function of the state's mean (Bierman, 1973): given all sites, a margin has the mean
-``m + p' l`` and the variance ``v - p' L p``. So nothing is inverted, no drift is too small and no
-gap too long, and what is kept is a vector a site. Without drift it is the static posterior.
+and from time to time both move as the process says (Kalman, 1960, Journal of Basic Engineering 82,
+35-45). On the way back, all later sites count by their log integral as a function of the state's
+mean: by its slope ``l`` and curvature ``-L`` (Bierman, 1973, International Journal of Control 18,
+65-75). Given all sites, a margin has the mean ``m + p' l`` and the variance ``v - p' L p``. This
+inverts no matrix, takes any drift and gap, and stores one vector a site.
 
-The posterior is exact for given sites, with the correlations between items. Where each item's chain
-is kept by itself, as in kickscore, these are lost.
-
-References
-----------
-Bierman, G. J. (1973). Fixed interval smoothing with discrete measurements. International Journal of
-Control, 18, 65-75. Kalman, R. E. (1960). A new approach to linear filtering and prediction
-problems. Journal of Basic Engineering, 82, 35-45.
+For given sites, the posterior is exact, correlations between items included; without drift it is
+the static one. Filters of each item alone, as in kickscore, lose the correlations.
 """
 
 from __future__ import annotations

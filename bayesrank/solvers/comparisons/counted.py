@@ -17,17 +17,17 @@ class ArenaData(NamedTuple):
     Attributes
     ----------
     num_items, num_judges, num_categories
-        How many there are; 0 judges or categories where the log has none.
+        How many there are; 0 judges or categories if the log has none.
     first, second
-        Items, shape (K,); where there is a position, ``first`` was shown first.
+        Items, shape (K,); with positions, ``first`` was shown first.
     outcome
-        2 if the first won, 1 for a tie, 0 if the second won.
+        2 if the first won, 1 for a tie, 0 if the second won, shape (K,).
     position
-        1 where being first is an advantage, 0 where not.
+        1 where being first is an advantage, 0 where not, shape (K,).
     judge, category
-        Numbers of judge and category, zero where there is none.
+        Numbers of judge and category, shape (K,), zero where there is none.
     counts
-        How often the comparison counts, positive.
+        How often the comparison counts, positive, shape (K,).
     with_ties, with_position
         Whether ties are possible, and whether positions are known.
 

@@ -19,12 +19,11 @@ from bayesrank.solvers.comparisons.process import rate_name
 class DynamicEP(OwnPriorEP):
     """EP on `bayesrank.models.dynamic_thurstone`: the same fixed point, by chains in time.
 
-    EP alone keeps the skills of all items at all times in one covariance; this keeps one time at a
-    time. A sweep over K comparisons of n items takes time of order ``K n^2`` and room for ``K n``
-    numbers, for any number of times. The result holds the skills at the last time, site ``f`` (and
-    ``rate``); ``past`` is among its ``marginalized_sites``.
-
-    `bayesrank.infer.IntegratedEP` and `bayesrank.infer.maximize_evidence` take it as any engine.
+    `bayesrank.infer.EP` holds all items at all times in one covariance; this holds one time at a
+    time. A sweep over K comparisons of n items takes time of order ``K n^2`` and memory for ``K n``
+    numbers, whatever the number of times. The result holds the skills at the last time, site ``f``
+    (and ``rate``); ``past`` is among its ``marginalized_sites``. `bayesrank.infer.IntegratedEP` and
+    `bayesrank.infer.maximize_evidence` take it as any engine.
 
     Parameters
     ----------

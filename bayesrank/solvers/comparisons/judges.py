@@ -1,7 +1,7 @@
 """Skills of a log with judges, by `fit_arena`, as a mixture of Gaussians like any other posterior.
 
-The fit is one Gaussian, in which reliabilities and the tie width are uncertain by the delta method.
-Given the logarithms of both, which quadrature runs over, margins are normal.
+The fit is one Gaussian; the delta method makes reliabilities and the tie width uncertain. Given the
+logarithms of both, margins are normal. Quadrature averages over these logarithms.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How margins depend on the latents: products with rows, and the blocks of the precision.
 
-The latents are of two kinds. Global ones are the skills (n), what each category adds (C n), and the
-effect of the position (1), in that order. Local ones belong to a judge: its order bias, and, where
-the uncertainty of its reliability is asked for, a change of the logarithm of that.
+Global latents are, in this order, the skills (n), what each category adds (C n), and the effect of
+the position (1). A judge's local latents are its order bias and, if its uncertainty is wanted, a
+change of its log reliability.
 """
 
 from __future__ import annotations

@@ -38,9 +38,9 @@ def fit_arena(
 ) -> ArenaFit:
     """Learn the scales and reliabilities, and the posterior of all else.
 
-    Every round finds the covariances once, which takes the time with thousands of latents. In
-    between, sites, reliabilities and the tie width converge at fixed cavity variances, with means
-    by conjugate gradients.
+    Each round computes the covariances once, which dominates the time with thousands of latents. In
+    between, sites, reliabilities and the tie width converge at fixed cavity variances; conjugate
+    gradients find the means.
 
     Parameters
     ----------
@@ -50,9 +50,9 @@ def fit_arena(
         Values of scales that are held fixed, by their names in
         `bayesrank.models.judged_comparisons`; the others are learned.
     max_rounds
-        Number of rounds at most.
+        Largest number of rounds.
     tolerance
-        Largest change in a round at which it has converged: of means in posterior standard
+        Largest change in a round at which the fit has converged: of means in posterior standard
         deviations, and of log scales.
     callback
         Called after each round with its number and its largest change.

@@ -33,10 +33,8 @@ class ArenaFit(NamedTuple):
         follows the skills in ``mean``. None without categories.
     with_position, with_ties
         Which of the two last there are.
-    bias, bias_variance
-        Order bias of each judge, shape (J,).
-    log_reliability, log_reliability_variance
-        Of each judge, shape (J,).
+    bias, bias_variance, log_reliability, log_reliability_variance
+        Order bias and log reliability of each judge, shape (J,).
     bias_reliability
         Covariance of each judge's order bias and log reliability, shape (J,).
     judge_covariance

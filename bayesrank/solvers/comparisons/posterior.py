@@ -1,7 +1,7 @@
 """Skills by EP, at given hyperparameters or averaged over them, and comparisons that they foretell.
 
-A comparison's margin is a sum of few latents (`bayesrank.solvers.comparisons.terms`), so it is
-normal in each part of the posterior, and the likelihood averages over it.
+A margin is a sum of few latents (`bayesrank.solvers.comparisons.terms`), so it is normal in each
+part of the posterior. The likelihood averages over it.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ _SHIFT, _GROWTH = 0.1, 0.03
 def settles_scales(data: ArenaData, fit: ArenaFit, fixed: Mapping[str, float]) -> bool:
     """Whether averaging over the scales would change no skill by more than a little.
 
-    Each scale that was learned is moved by one posterior standard deviation of its logarithm either
-    way. The two fits, half and half, are what averaging by two points of Gauss and Hermite gives.
+    Learned scales of skills, overall and in categories, move by one posterior standard deviation of
+    their logarithm either way. Averaging the two fits is Gauss-Hermite quadrature by two points.
     """
     mean, variance = _skills(fit)
     shift, growth = np.zeros_like(mean), np.zeros_like(mean)

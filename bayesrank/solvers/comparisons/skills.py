@@ -1,14 +1,13 @@
 r"""What is known of the items' skills: nothing, their features, or when they were compared.
 
-An object of each kind says which program it is, how its hyperparameters look, and how a posterior
-is carried further: to new items by the Gaussian process,
+An object of each kind names its program, lays out its hyperparameters, and carries a posterior
+further: to later times by the process in time, or to new items by the Gaussian process. From the
+posterior :math:`f \sim N(m, S)` of the items compared,
 
-.. math::
-    f_* \sim N(W' m, \; K_{**} - W' K_* + W' S W), \qquad W = K^{-1} K_*,
+.. math:: f_* \sim N(W' m, \; K_{**} - W' K_* + W' S W), \qquad W = K^{-1} K_*.
 
-of the posterior :math:`f \sim N(m, S)` of the items compared, or to later times by the process in
-time. Of more items with features than a covariance matrix takes, the prior is of low rank
-(`bayesrank.gp.inducing_point_prior`), and so is what their posterior shares with new items.
+If items with features are too many for a covariance matrix, the prior has low rank
+(`bayesrank.gp.inducing_point_prior`). So has what new items share with the posterior.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Asked(NamedTuple):
     position
         1 where the first item is shown first or at home, -1 where the second is, else 0.
     category, judge
-        Numbers of category and judge, where they are named; of all of the comparisons.
+        Numbers of the category and judge of all comparisons, if any.
 
     Examples
     --------
@@ -74,14 +74,12 @@ class Term:
     ----------
     column
         The field of `ComparisonData`, and the argument of the program.
-    name
-        What the column of a table is called.
-    argument
-        The argument of `fit` that says the same.
+    name, argument
+        Name of the table's column, and of the argument of `fit` that says the same.
     draws
-        The sites that the program draws where the term is there.
+        The sites that the program draws if the term is there.
     in_logs
-        Whether it is `ArenaRanker` alone that learns of it.
+        Whether `ArenaRanker` alone learns of it.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Learning the cone: alternating minimisation, and the paper's two gradient methods.
 
 Minimise ``sum_j a_j |z_j - w_j U|^2 + penalty |U|^2`` over atoms U (rows, no longer than a bound)
-and weights w_j on the simplex. That is the paper's relaxation (18). In its original form (9) atoms
-have the length of the bound, and a difference's weights are not negative and have a sum in a range.
+and weights w_j on the simplex: the paper's relaxation (18). In its original form (9), atoms have
+the length of the bound. A difference's weights are not negative there, with a sum in a range.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def objective(atoms: Array, weights: Array, z: Array, a: Array, penalty: float =
 
 
 def direction(atoms: Array, ridge: float = 0.0) -> Array:
-    """Direction ``U (U'U + ridge I)^-1 1`` of the score, shape (N,); it does not see atoms' names.
+    """Direction ``U (U'U + ridge I)^-1 1`` of the score, shape (N,), whatever the atoms' order.
 
     Parameters
     ----------
@@ -92,23 +92,21 @@ def fit_exact(
     """Alternate between the weights, by projected gradients, and the atoms, one after the other.
 
     In one atom the objective is a quadratic of equal curvature in all directions. Its minimum
-    within the bound is the shortened one without, so each update is exact.
+    within the bound is the unbounded one, shortened, so each update is exact.
 
     Parameters
     ----------
     pairs
         The differences.
-    atoms
-        Where to start, shape (K, N).
-    bound
-        Largest length of an atom; may be infinite.
+    atoms, bound
+        Where to start, shape (K, N), and the largest length of an atom, which may be infinite.
     penalty
-        Of the atoms' squares.
+        Factor of the atoms' squares.
     num_iterations, tol
         Iterations, and the relative gain of one below which to stop.
     sums
-        Least and largest sum of a difference's weights, for the original form (9); the sum may be
-        from 0 to infinity, and then the weights are those of the cone's projection (1).
+        Least and largest sum of a difference's weights, for the original form (9). From 0 to
+        infinity, the weights are those of the cone's projection (1).
     """
     a, z = pairs.weight, pairs.z
     if sums is not None:
@@ -156,7 +154,7 @@ def fit_gradient(
     num_inner: int = 20,
     sums: SumRange | None = None,
 ) -> Cone:
-    """Algorithm 1: stochastic steps, one list at a time; EG where `method` says so.
+    """Algorithm 1: stochastic steps, one list at a time; EG if `method` says so.
 
     The gradients are those of the list's own loss, the mean over its pairs.
     """

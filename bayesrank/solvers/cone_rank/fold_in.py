@@ -1,11 +1,11 @@
 """Weights of the atoms for given differences: a least-squares problem on the simplex each.
 
-All three take the atoms' Gram matrix ``G = U U'``, shape (K, K), the products ``B = z U'``, shape
-(J, K), and weights to start from, shape (J, K); atoms are the rows of U here.
+Each method starts from weights (J, K). The rows of U are the atoms; it sees their Gram matrix ``G =
+U U'`` (K, K) and the products ``B = z U'`` (J, K) alone.
 
-The step that the paper prints for SG clips at zero and divides by the sum. That is not a
-projection: its rest points are not the minimum, which lies some 14% below on average. The
-projection onto the simplex, and the exponentiated gradient, do reach it.
+The paper prints a step for SG that clips at zero and divides by the sum. That is not a projection:
+it does not stop at the minimum, which lies some 14% lower on average. The projection onto the
+simplex, and the exponentiated gradient, reach it.
 """
 
 from __future__ import annotations
@@ -19,19 +19,12 @@ SumRange = tuple[float, float]
 
 
 def project_cone(atoms: Array, z: Array) -> tuple[Array, Array]:
-    """Equation (1): the nearest points of the cone that the atoms span, and their weights.
+    """Equation (1): the nearest points of the cone of the atoms, (J, N), and their weights, (J, K).
 
     Parameters
     ----------
-    atoms
-        Shape (K, N).
-    z
-        Differences, shape (J, N).
-
-    Returns
-    -------
-    tuple of ndarray
-        Points, shape (J, N), and weights that are not negative, shape (J, K).
+    atoms, z
+        Shapes (K, N), and (J, N) for the differences. The weights are not negative.
     """
     weights = np.array([nnls(atoms.T, row)[0] for row in z]).reshape(len(z), len(atoms))
     return weights @ atoms, weights

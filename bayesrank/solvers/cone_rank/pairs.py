@@ -22,10 +22,8 @@ class Pairs:
     ----------
     z
         Shape (J, N): features of the better item minus those of the other, normalised.
-    phi
-        Shape (J,): differences of grade.
-    lists
-        Shape (J,): number of each pair's list; pairs of one list stand together.
+    phi, lists
+        Shape (J,): difference of grade, and number of the list, of each pair; lists stand together.
 
     Examples
     --------

@@ -1,8 +1,6 @@
 """Generalisation of ConeRank by stability: the paper's two theorems as functions.
 
-References
-----------
-.. [1] Tran, T. and Pham, D.-S. ConeRANK: ranking as learning generalized inequalities.
+They are from Tran, T. and Pham, D.-S. ConeRANK: ranking as learning generalized inequalities.
 """
 
 from __future__ import annotations
@@ -21,7 +19,9 @@ def stability_bound(
     bound: float,
     largest_sum: float = 1.0,
 ) -> float:
-    """Theorem 2: how far the loss of any pair can move when one query is left out.
+    """Theorem 2: upper bound beta of how far the loss of any pair moves when one query is left out.
+
+    It is for the loss without grades' weights.
 
     Parameters
     ----------
@@ -29,17 +29,10 @@ def stability_bound(
         Atoms from all queries, shape (K, N).
     left_out
         Atoms from all queries but one, for each; in the same order of atoms.
-    rho
-        Largest length of a normalised difference.
-    bound
-        Largest length c of an atom.
+    rho, bound
+        Largest lengths of a normalised difference, and of an atom (c).
     largest_sum
         Largest sum of weights; 1 on the simplex.
-
-    Returns
-    -------
-    float
-        Upper bound of the stability beta, for the loss without grades' weights.
     """
     s_max = max(float(np.linalg.norm(atoms - other, ord=2)) for other in left_out)
     level = rho + math.sqrt(len(atoms)) * bound * largest_sum
@@ -49,7 +42,7 @@ def stability_bound(
 def risk_bound(
     empirical: float, beta: float, largest_loss: float, num_queries: int, epsilon: float = 0.1
 ) -> float:
-    """Theorem 1: what the expected risk is below of with probability ``1 - epsilon``.
+    """Theorem 1: upper bound of the expected risk, with probability ``1 - epsilon``.
 
     Raises
     ------

@@ -26,12 +26,11 @@ from bayesrank.solvers.label_ranking.elimination import LabelPrior
 class LabelRankingEP(OwnPriorEP):
     """EP on `bayesrank.models.label_ranking`: the same fixed point, for many examples.
 
-    EP by itself eliminates the performances of an example as well, but keeps a row of weights for
-    each of them. Here a sweep over n examples of c labels and p features takes a time of order ``n
-    (c p)^2`` and room for ``(c p)^2 + n c (c + p)`` numbers. The result holds ``bias`` and ``w``;
-    ``noise`` is among its ``marginalized_sites``.
-
-    `bayesrank.infer.IntegratedEP` and `bayesrank.infer.maximize_evidence` take it as any engine.
+    `bayesrank.infer.EP` eliminates the performances of an example as well, but keeps a row of
+    weights for each. Here a sweep over n examples of c labels and p features takes a time of order
+    ``n (c p)^2`` and memory for ``(c p)^2 + n c (c + p)`` numbers. The result holds ``bias`` and
+    ``w``; ``noise`` is among its ``marginalized_sites``. `bayesrank.infer.IntegratedEP` and
+    `bayesrank.infer.maximize_evidence` take it as any engine.
 
     Parameters
     ----------
@@ -109,9 +108,7 @@ def _moments(mean: Array, variance: Array, step: float, power: float) -> TiltedM
 def check_label_memory(
     num_examples: int, num_labels: int, num_features: int, num_fits: int = 1
 ) -> None:
-    """Refuse so many examples, labels and features (n, c and p) as will not fit into memory.
-
-    `num_fits` is how many posteriors of the weights are kept.
+    """Refuse n examples, c labels and p features if `num_fits` posteriors do not fit into memory.
 
     Raises
     ------

@@ -1,16 +1,16 @@
 r"""Fields of lambda: which way, and how hard, each item of a list is to move.
 
 For one list, ``field(scores, labels, where)`` gives ``(lam, curvature)``, both of shape (n,), pure
-and fit for ``jit``, ``vmap`` and derivatives. With a weight :math:`w_{ij}` of each pair,
+and fit for ``jit``, ``vmap`` and derivatives. With a weight :math:`w_{ij}` of each pair [1]_ [2]_,
 
 .. math:: \lambda_i = \sum_j \mathrm{sign}(l_i - l_j)\, w_{ij}\, \frac{\sigma}
     {1 + \exp(\sigma\, \mathrm{sign}(l_i - l_j) (s_i - s_j))} .
 
-The field "margin" has the paper's slope in place of the logistic's: with the better item ahead by
-:math:`x`, the push is :math:`\delta` for :math:`x < 0`, falls to zero at :math:`x = \delta`, and is
-zero beyond. The paper prints 1 for :math:`x < 0`, where (4) to (6) then jump.
+The field "margin" has the paper's slope instead of the logistic's. With the better item ahead by
+:math:`x`, the push is :math:`\delta` for :math:`x < 0` and falls to zero at :math:`x = \delta`. The
+paper prints 1 for :math:`x < 0`, where (4) to (6) then jump.
 
-Training moves scores along lambda, which is minus the gradient of a cost only where there is one.
+Training moves scores along lambda. That is minus the gradient of a cost only if there is a cost.
 
 References
 ----------
@@ -54,10 +54,8 @@ class Field:
         paper's slope up to a margin.
     k
         Ranks that count in "ndcg"; all without it.
-    sigma
-        Steepness of the logistic, positive.
-    mu
-        Weight of "loss2" in "loss2++".
+    sigma, mu
+        Steepness of the logistic, positive, and weight of "loss2" in "loss2++".
     delta
         Margin of "margin", positive, on the scale of scores.
 
@@ -220,15 +218,13 @@ class Field:
 class Regularized:
     """A field with every score pulled to zero: ``lambda_i - alpha s_i``.
 
-    A field that is conservative stays so, and the Hessian of its cost gains `alpha` on the
+    A conservative field stays conservative, and the Hessian of its cost gains `alpha` on the
     diagonal. The paper prints a plus, which is for minus lambda.
 
     Parameters
     ----------
-    field
-        ``(scores, labels, where) -> (lam, curvature)`` of one list.
-    alpha
-        Strength, positive.
+    field, alpha
+        ``(scores, labels, where) -> (lam, curvature)`` of one list, and the strength, positive.
 
     Examples
     --------

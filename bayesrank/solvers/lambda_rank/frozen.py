@@ -18,12 +18,9 @@ from bayesrank.solvers.lambda_rank.lists import padded_rows
 def frozen_pairs(
     field: Field, scores: Any, labels: Any, lists: QueryLists
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Pairs (better, worse) of rows that stand list after list, and the field's weights there.
+    """Pairs (P, 2), better first, of rows that stand list after list, and the field's weights (P,).
 
-    Returns
-    -------
-    tuple of ndarray
-        Shapes (P, 2) and (P,); pairs of weight zero are left out.
+    It leaves out pairs of weight zero.
     """
     pairs, weights = [], []
     with jax.enable_x64(True):

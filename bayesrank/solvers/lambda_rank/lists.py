@@ -23,7 +23,7 @@ class Buckets(NamedTuple):
     """Lists padded to a few lengths n, and what a field needs of their grades.
 
     `rows` are places in the sorted order, (lists, n) for each length, -1 for none, and `labels`
-    their grades; `place`, (m,), is where each row stands in these, end to end, -1 if nowhere.
+    their grades; `place` (m,) is where each row stands in these, end to end, -1 if nowhere.
     """
 
     rows: tuple[Any, ...]
@@ -97,9 +97,6 @@ _compiled = partial(jax.jit, static_argnums=0)(field_of_lists)
 def field_of_rows(
     field: LambdaField, lists: QueryLists, labels: Any
 ) -> Callable[[Any], tuple[Array, Array]]:
-    """Return a function from scores to their lambda and curvature, all of shape (m,).
-
-    Rows stand list after list, and so do their `labels`.
-    """
+    """Return a function from scores to lambda and curvature, all (m,), of rows list after list."""
     buckets = jax.tree.map(jnp.asarray, bucketed(field, lists, labels))
     return lambda scores: _compiled(field, buckets, scores)

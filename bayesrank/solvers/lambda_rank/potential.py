@@ -1,8 +1,8 @@
 """Whether a field is the slope of a cost, and the cost convex.
 
-The paper's test is a symmetric Jacobian. That is enough where the field is smooth: fields of ranks
-jump where two scores change places, and a symmetric Jacobian almost everywhere says nothing of what
-the jumps add around a loop. So both are looked at: the Jacobian, and the circulation around loops,
+The paper tests whether the Jacobian is symmetric, which is enough for a smooth field. A field of
+ranks jumps where two scores change places: a Jacobian that is symmetric almost everywhere does not
+see what the jumps add around a loop. So this tests the Jacobian and the circulation around loops,
 integrated piece by piece between the places where scores cross.
 """
 
@@ -23,16 +23,16 @@ from bayesrank.solvers.lambda_rank.lists import LambdaField
 
 @dataclass(frozen=True)
 class FieldVerdict:
-    """What was found.
+    """Whether a test of a field found a counterexample.
 
     Attributes
     ----------
     holds
-        Whether no counterexample was found.
+        Whether it found none.
     reason
         "" or what fails: "jacobian", "circulation", "curvature" or "monotonicity".
     value
-        Size of the failure, or the largest that was seen.
+        Size of the failure, or the largest value without one.
     witness
         Scores at which it fails: a point, or the corners of a loop or a segment.
 
@@ -59,21 +59,17 @@ def circulation(
 ) -> float:
     """Integral of lambda along a closed polygon through score space.
 
-    Each side is cut into pieces. A piece is halved until its two halves together agree with it, so
-    that jumps and kinks of the field are found wherever they are.
+    It cuts each side into pieces, and halves a piece until its two halves together agree with it.
+    So it finds jumps and kinks of the field wherever they are.
 
     Parameters
     ----------
     field
         Of one list.
-    corners
-        Scores at the corners, shape (corners, n).
-    labels
-        Grades, shape (n,).
-    tol
-        How far a piece and its two halves may differ.
-    most_halvings
-        How often a piece is halved at most.
+    corners, labels
+        Scores at the corners, shape (corners, n), and grades, shape (n,).
+    tol, most_halvings
+        How far a piece and its two halves may differ, and how often a piece is halved at most.
     """
     start = np.asarray(corners, np.float64)
     step = np.roll(start, -1, axis=0) - start
@@ -124,7 +120,7 @@ def is_conservative(
 ) -> FieldVerdict:
     """Whether the field has a potential, by its Jacobian and its circulation around loops.
 
-    It is true if no counterexample was found.
+    It is true if there was no counterexample.
 
     Parameters
     ----------
@@ -164,17 +160,11 @@ def is_convex(
     seed: int = 0,
     tol: float = 1e-6,
 ) -> FieldVerdict:
-    """Whether going along the field goes down a convex cost, as far as points tell.
+    """Whether lambda goes down a convex cost, as far as `num_points` points, and pairs, show.
 
-    As lambda is minus the slope, *minus* its Jacobian has to be positive semidefinite; and between
-    any two points ``(lambda(b) - lambda(a)) . (b - a)`` must not be positive, jumps included.
-
-    Parameters
-    ----------
-    field, scores, labels, spread, seed, tol
-        As for `is_conservative`.
-    num_points
-        Points, and pairs of points, to look at.
+    Lambda is minus the slope, so *minus* its Jacobian has to be positive semidefinite. Between any
+    two points ``(lambda(b) - lambda(a)) . (b - a)`` must not be positive, jumps included. The other
+    parameters are those of `is_conservative`.
     """
     rng = np.random.default_rng(seed)
     centre = np.asarray(scores, np.float64)

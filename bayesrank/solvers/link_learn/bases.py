@@ -1,8 +1,8 @@
 r"""The basis form to first order: similarities that are linear in the unknowns.
 
 The weight is BM25's times :math:`\exp(\sum_b \theta_b \phi_b)`, with hat functions :math:`\phi_b`.
-To first order in :math:`\theta` a similarity is :math:`g (s_0 + \sum_b \theta_b s_b)`, where
-:math:`s_0` is BM25's and :math:`s_b` the same sum with each term's weight times :math:`\phi_b`.
+To first order in :math:`\theta` a similarity is :math:`g (s_0 + \sum_b \theta_b s_b)`. Here
+:math:`s_0` is BM25's, and :math:`s_b` is the same sum with each term's weight times :math:`\phi_b`.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ Values = NDArray[np.float64]
 def basis_scores(queries: Any, counts: Any, documents: Collection) -> list[Any]:
     """BM25's scores, and those of each function of the basis: 17 arrays (queries, documents).
 
-    With draws of ``gain`` and ``theta`` of `bayesrank.models.link_bm25` a draw's scores are
-    ``gain * first + sum(theta * others)``.
+    By draws of ``gain`` and ``theta`` of `bayesrank.models.link_bm25`, scores are ``gain * first +
+    sum(theta * others)``.
 
     Parameters
     ----------
     queries, counts
         Counts of terms, shapes (queries, terms) and (documents, terms).
     documents
-        What the collection says of the terms.
+        Statistics of the terms in the collection.
     """
     weights, functions = _weights(counts, documents)
 
@@ -56,12 +56,10 @@ def margin_features(
     Parameters
     ----------
     queries, counts, documents
-        Counts of what stands for each document as a query, and of its terms, (documents, terms);
-        and statistics of these.
-    pairs
-        Query and linked document, shape (L, 2).
-    unlinked
-        Unlinked documents of each, shape (L, U).
+        Counts of terms of each document as a query and as a document, (documents, terms); and
+        statistics of the terms.
+    pairs, unlinked
+        Query and linked document, shape (L, 2), and unlinked documents of each, shape (L, U).
     """
     linked = _similarities(queries, counts, documents, pairs[:, 0], pairs[:, 1])
     others = _similarities(

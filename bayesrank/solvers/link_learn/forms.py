@@ -1,15 +1,13 @@
 r"""Forms of the weight of a term in a text.
 
-A form gives the weight of a term that occurs :math:`tf` times in a text of length :math:`l` and is
-in :math:`df` of :math:`N` documents whose mean length is :math:`L`. It sees :math:`\log(1 + tf)`,
-:math:`\log(N / df)` and :math:`\log(l / L)`, and so no word by itself: what one collection teaches
-serves another.
+A term occurs :math:`tf` times in a text of length :math:`l`, and in :math:`df` of :math:`N`
+documents of mean length :math:`L`. Its weight depends on :math:`\log(1 + tf)`, :math:`\log(N / df)`
+and :math:`\log(l / L)`, and on no word as such: what one collection teaches serves another.
 
 - ``mlp``: the product of three small networks, one of each [1]_, for both texts of a pair. Outputs
-  are made positive: a query's length factor is the same for all documents, and would turn its
-  ranking round where it was negative.
-- ``printed``: that product as it is printed, with outputs of either sign, of :math:`tf`, the idf
-  and :math:`l / L` themselves. The first layer's weights make up for the unit of the length.
+  are positive, since a negative length factor of a query would reverse its ranking.
+- ``printed``: that product as printed, with outputs of either sign, of :math:`tf`, the idf and
+  :math:`l / L` themselves. The first layer's weights make up for the unit of the length.
 - ``okapi``: BM25 with its :math:`k_1`, :math:`b`, a power of the idf, and a scale to be learned.
 - ``basis``: BM25 times the exponential of a sum of hat functions of each of the three.
 
@@ -77,10 +75,8 @@ class TermWeight:
 
     Parameters
     ----------
-    kind
-        One of `FORMS`.
-    hidden
-        Units of the hidden layer of each network of "mlp" and "printed".
+    kind, hidden
+        One of `FORMS`, and units of the hidden layer of each network of "mlp" and "printed".
 
     Examples
     --------
@@ -173,10 +169,7 @@ def scales_of(tf: Values, term: NDArray[Any], length: Values, documents: Collect
 
 
 def weigh(form: TermWeight, params: Any, counts: Any, documents: Collection) -> Any:
-    """Return the weights of the terms of texts, sparse, in the shape of the counts.
-
-    Terms that no document has weigh nothing.
-    """
+    """Return weights of terms, sparse, in the shape of the counts; zero if no document has one."""
     if not counts.nnz:
         return counts.copy()
     sizes = np.diff(counts.indptr)

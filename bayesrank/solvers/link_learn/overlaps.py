@@ -13,12 +13,10 @@ class Overlaps(NamedTuple):
 
     Attributes
     ----------
-    pair
-        Number of the pair, shape (E,).
-    term
-        Number of the term, shape (E,).
+    pair, term
+        Numbers of the pair and of the term, shape (E,).
     first, second
-        Its counts in the two texts, shape (E,).
+        Counts of the term in the two texts, shape (E,).
 
     Examples
     --------

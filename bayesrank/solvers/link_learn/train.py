@@ -1,15 +1,15 @@
 r"""Training of a term weight on links, by stochastic gradients.
 
-Each linked pair :math:`(d, l^+)` is set against documents :math:`l^-` that are not linked with
-:math:`d`, drawn anew in each epoch. With :math:`m = sim(d, l^+) - sim(d, l^-)` the losses are
+Each epoch draws documents :math:`l^-` that are not linked with :math:`d`, for each linked pair
+:math:`(d, l^+)`. With :math:`m = sim(d, l^+) - sim(d, l^-)` the losses are
 
 - ``hinge``: :math:`\max(0, 1 - m)`, as printed (equation 7);
 - ``softmax``: minus the log share of :math:`l^+` in the sum of :math:`e^{sim}` over all drawn;
 - ``probit``: :math:`-\log \Phi(m)`.
 
-The paper takes one gradient a document. Here some hundred links share one, by Adam. As there, some
-of the linked documents are held out: each is a query whose relevant documents are those it is
-linked with, and training stops where average precision on these no longer rises.
+The paper takes one gradient a document; here some hundred links share one, by Adam. As there,
+training holds out some of the linked documents as queries, whose relevant documents are linked with
+them. It stops when average precision on these no longer rises.
 """
 
 from __future__ import annotations
@@ -47,10 +47,9 @@ class Training(NamedTuple):
 
     Attributes
     ----------
-    params
-        Parameters of the form, those of the best epoch.
-    precision
-        Mean average precision on the held-out documents before training and after each epoch.
+    params, precision
+        Parameters of the form at the best epoch, and mean average precision on the held-out
+        documents before training and after each epoch.
 
     Examples
     --------
@@ -112,7 +111,7 @@ def fit_link_learn(
         The weight, and one of `LOSSES`.
     texts, links, documents
         Counts of the queries and the documents, in the order of the links' numbers; links between
-        the documents; and what the documents say of their terms.
+        the documents; and statistics of their terms.
     num_unlinked, num_epochs, patience, batch_size, learning_rate
         As for `bayesrank.LinkLearn`.
     rng
@@ -120,8 +119,8 @@ def fit_link_learn(
     callback
         Called with the number of epochs and the average precision after each.
     fold
-        Number of the fold of linked documents that is held out, and of how many; a tenth of them is
-        drawn without it.
+        Number of the fold of linked documents to hold out, and of how many. Without it, a tenth is
+        drawn.
 
     Raises
     ------

@@ -31,10 +31,8 @@ def log_evidence(system: Any, lam: Any) -> Any:
 
     Parameters
     ----------
-    system
-        A spectrum or a factor.
-    lam
-        One constant, or an array of them.
+    system, lam
+        A spectrum, factor or iterative system, and one constant or an array of them.
     """
     count = system.contrasts.num_contrasts
     variance = system.quadratic(lam) / count

@@ -46,17 +46,15 @@ class RankRLSFit:
 
     Attributes
     ----------
-    system
-        Spectrum, factor or iterative system.
-    kernel
-        "linear" or a tinygp kernel.
+    system, kernel
+        Spectrum, factor or iterative system; and "linear" or a tinygp kernel.
     lam, scale
         Regularisation constant and prior scale; the noise is ``sqrt(lam) * scale``.
     log_evidence
         Of the contrasts, in nats.
     constants
-        Constants that are equally probable, over which standard deviations average; `lam` alone
-        where it was not chosen by evidence.
+        Equally probable constants, over which standard deviations average; `lam` alone unless
+        chosen by evidence.
     weights
         Weights of the features, or of Nystrom's features; None in the dual form.
     rows, dual
@@ -141,10 +139,8 @@ def fit_rank_rls(
 
     Parameters
     ----------
-    X
-        Features, shape (m, d); a sparse matrix for the linear kernel only.
-    y
-        Shape (m,): targets.
+    X, y
+        Features, shape (m, d), sparse for the linear kernel only; and targets, shape (m,).
     contrasts
         Of the lists, see `contrasts_of`.
     kernel, regularization, solver, num_landmarks

@@ -1,14 +1,13 @@
 r"""Hold-out without training again: whole lists, and pairs of a list.
 
-A list, or any union of lists, :math:`U` held out: :math:`S(y - f_{-U}) = P_{UU}^{-1} \alpha_U` on
-its rows.
+For a list, or any union of lists, :math:`U`: :math:`S(y - f_{-U}) = P_{UU}^{-1} \alpha_U` on its
+rows.
 
-A pair of a list held out: given all other lists, the function on :math:`U` is Gaussian with the
-within-list covariance :math:`D = C M C`, which :math:`P_{UU}^{-1} = \delta D + \lambda C + ...`
-holds. What the list's other rows add is regression on their values with a free level, whose
-hold-out is again a block of an inverse, two by two. The weight of the list is that of n - 2 rows,
-as it would be in training again; it is the same for all pairs of the list, so that one inverse of
-the size of the list serves them all.
+For a pair of a list: given all other lists, the function on :math:`U` is Gaussian with the
+within-list covariance :math:`D = C M C`, by :math:`P_{UU}^{-1} = \delta D + \lambda C + ...`. The
+list's other rows add regression on their values with a free level. Its hold-out is again a block of
+an inverse, two by two. The list has the weight of n - 2 rows, as training again would give it. All
+pairs of the list thus share one inverse of the size of the list.
 """
 
 from __future__ import annotations
@@ -34,12 +33,10 @@ def leave_query_out(system: Any, lam: float, folds: Folds | None = None) -> Arra
 
     Parameters
     ----------
-    system
-        A spectrum or a factor.
-    lam
-        The regularisation constant.
+    system, lam
+        A spectrum or a factor, and the regularisation constant.
     folds
-        See `Contrasts.folds`; each list is held out alone without them.
+        See `Contrasts.folds`; by default each list is held out alone.
     """
     contrasts: Contrasts = system.contrasts
     folds = contrasts.folds() if folds is None else folds
@@ -59,10 +56,8 @@ def leave_pair_out(
     ----------
     system, lam
         As for `leave_query_out`.
-    y
-        Targets, shape (m,).
-    pairs
-        Rows of the same list, shape (P, 2).
+    y, pairs
+        Targets, shape (m,), and rows of the same list, shape (P, 2).
     weights
         How lists are weighted; a list that has lost two rows is weighted as one of n - 2.
     """

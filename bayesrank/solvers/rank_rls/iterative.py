@@ -1,15 +1,10 @@
 """Linear RankRLS on large sparse features, by products with them alone.
 
-LSMR solves ``min |S X w - t|^2 + lam |w|^2``. For the evidence, Lanczos steps from the target give
-``t' P t`` as a Gauss quadrature, and steps from random signs the log determinant (stochastic
-Lanczos quadrature), both for all constants at once.
-
-References
-----------
-.. [1] Fong, D. and Saunders, M. (2011). LSMR: an iterative algorithm for sparse least-squares
-   problems. SIAM Journal on Scientific Computing, 33, 2950-2971.
-.. [2] Ubaru, S., Chen, J. and Saad, Y. (2017). Fast estimation of tr(f(A)) via stochastic Lanczos
-   quadrature. SIAM Journal on Matrix Analysis and Applications, 38, 1075-1099.
+LSMR solves ``min |S X w - t|^2 + lam |w|^2`` (Fong and Saunders, 2011, SIAM Journal on Scientific
+Computing 33, 2950-2971). The evidence needs ``t' P t`` and a log determinant, for all constants at
+once. Lanczos steps from the target give the first as a Gauss quadrature. Steps from random signs
+give the second by stochastic Lanczos quadrature (Ubaru, Chen and Saad, 2017, SIAM Journal on Matrix
+Analysis and Applications 38, 1075-1099).
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 r"""RankRLS for every regularisation constant at once, from one eigendecomposition.
 
 With the whitened targets :math:`t = S y` and :math:`P = (S K S + \lambda I)^{-1}`, the dual
-coefficients are :math:`S \alpha` with :math:`\alpha = P t`. Everything else, evidence and hold-out,
-is a function of :math:`P` as well, which the eigendecomposition gives for each :math:`\lambda` in
-the time of a product.
+coefficients are :math:`S \alpha` with :math:`\alpha = P t`. Evidence and hold-out are functions of
+:math:`P`, too. The eigendecomposition gives it for each :math:`\lambda` in the time of a product.
 """
 
 from __future__ import annotations

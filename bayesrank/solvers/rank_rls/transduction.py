@@ -1,20 +1,16 @@
-r"""Transductive RankRLS: scores of new lists under which cross-validation fits best [1]_.
+r"""Transductive RankRLS: scores of new lists under which cross-validation fits best.
 
-With :math:`P = (S K S + \lambda I)^{-1}` over training rows T and new rows V alike,
-:math:`B = \mathrm{blockdiag}(P_{UU})` over the folds, of a list or several, and
-:math:`E = B^{-1} P S`, the weighted error of every fold predicted from all others is
-:math:`|E Y|^2`. Theorem 2 minimises it in the new rows' scores, with a pull of strength
-:math:`\gamma` to what the training rows predict; with :math:`R = E'E`,
+Let :math:`P = (S K S + \lambda I)^{-1}` over training rows T and new rows V alike, :math:`B =
+\mathrm{blockdiag}(P_{UU})` over the folds, of a list or several, and :math:`E = B^{-1} P S`. The
+weighted error of every fold predicted from all others is then :math:`|E Y|^2`. Theorem 2 minimises
+it in the new rows' scores, with a pull of strength :math:`\gamma` to what the training rows
+predict; with :math:`R = E'E`,
 
 .. math:: \hat Y = (R_{VV} + \gamma I)^{-1} (\gamma f_{-V} - R_{VT} Y_T).
 
 :math:`R` does not see a constant added to the scores of a list, so :math:`\gamma` must be positive.
-The paper's printed half in the definition of its R is a slip; here the two matrices agree.
-
-References
-----------
-.. [1] Pahikkala, T., Suominen, H., Boberg, J. and Salakoski, T. Transductive ranking via pairwise
-   regularized least-squares.
+The paper (Pahikkala, Suominen, Boberg and Salakoski, Transductive ranking via pairwise regularized
+least-squares) prints a half in the definition of its R by mistake; here the two matrices agree.
 """
 
 from __future__ import annotations
@@ -44,7 +40,7 @@ def transduce(
     K
         Gram matrix of all rows, list after list, shape (m, m).
     contrasts, folds
-        Contrasts of the rows, and the folds of cross-validation; each list is one without them.
+        Contrasts of the rows, and the folds of cross-validation; by default each list is one.
     y, new
         Targets, which are not read of new rows, and which rows these are, shape (m,).
     lam, gamma
