@@ -9,8 +9,8 @@ scores
     ``.interval(0.9)`` is a credible interval. Labels may carry the draws as well (posterior
     predictive labels).
 labels
-    Shape ``(n,)``. Grades ``0, 1, 2, ...`` (an item is relevant from ``min_relevant`` on), or
-    ratings ``1 .. r``.
+    Shape ``(n,)``. Grades ``0, 1, 2, ...`` (an item is relevant from ``min_relevant`` on, by
+    default 1), or ratings ``1 .. r``.
 query
     Shape ``(n,)``, any names: the list that an item belongs to. All items are one list without it.
 where
@@ -28,32 +28,27 @@ undefined
 Sets and rankings of labels
     A query is an example, and its items are the labels. Each idea has one name here:
 
-    ======================== =====================================================================
-    Hamming loss             `zero_one_error` of predicted sets, 1 for members and 0 for others
-    subset 0/1 loss          `subset_error` of predicted sets
-    rank loss                `pairwise_error` of utilities against membership
-    one-error                `winner_takes_all`
-    coverage                 `coverage_error`, the number of places; some authors subtract one
-    average precision        `average_precision`
-    Kendall, footrule        `kendall_distance` and `spearman_footrule` of two bucket orders
-    ======================== =====================================================================
+    - Hamming loss: `zero_one_error` of predicted sets, 1 for members and 0 for others
+    - subset 0/1 loss: `subset_error` of predicted sets
+    - rank loss: `pairwise_error` of utilities against membership
+    - one-error: `winner_takes_all`
+    - coverage: `coverage_error`, the number of places; some authors subtract one
+    - average precision: `average_precision`
+    - Kendall, footrule: `kendall_distance` and `spearman_footrule` of two bucket orders
 
 Rules for awkward input
-    ======================== =====================================================================
-    NaN score                refused, by place; mask it with `where`, or give ``-inf``
-    score ``-inf``           *not retrieved*: the item holds no place and gains nothing, but counts
-                             among the relevant ones; in pairwise metrics it is ranked last
-    NaN or infinite label    refused
-    label below zero         refused by metrics of grades and ratings; taken by metrics that see
-                             the order of labels alone (`pairwise_error`, `disagreement_error`,
-                             `kendall_tau`, `kendall_distance`, `spearman_footrule`)
-    query without items      undefined (all items masked out)
-    all labels equal         `pairwise_error`, `k_partite_error`, `auc`, `kendall_tau` undefined;
-                             `disagreement_error` and the distances are defined from two items on
-    no relevant item         `ndcg`, `average_precision`, `reciprocal_rank`, `break_even_point`,
-                             `coverage_error` undefined; `precision_at` is 0, and
-                             `winner_takes_all` is 1
-    ======================== =====================================================================
+    - NaN score: refused, by place; mask it with `where`, or give ``-inf``
+    - score ``-inf``: *not retrieved*; the item holds no place and gains nothing, but counts among
+      the relevant ones, and pairwise metrics rank it last
+    - NaN or infinite label: refused
+    - label below zero: refused by metrics of grades and ratings; taken by metrics that see the
+      order of labels alone (`pairwise_error`, `disagreement_error`, `kendall_tau`,
+      `kendall_distance`, `spearman_footrule`)
+    - query without items (all masked out): undefined
+    - all labels equal: `pairwise_error`, `k_partite_error`, `auc`, `kendall_tau` undefined;
+      `disagreement_error` and the distances are defined from two items on
+    - no relevant item: `ndcg`, `average_precision`, `reciprocal_rank`, `break_even_point`,
+      `coverage_error` undefined; `precision_at` is 0, and `winner_takes_all` is 1
 
 Cost and arithmetic
     ``O(n log n)`` time and ``O(n)`` memory, pairwise metrics included (`k_partite_error` with

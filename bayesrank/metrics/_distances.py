@@ -96,13 +96,8 @@ def spearman_footrule(
 
     Parameters
     ----------
-    scores, labels, query, where, **options
-        As in `bayesrank.metrics`; any finite labels. `ties` other than ``"expected"`` resolves
-        the ties of the scores first.
-    k
-        Length of the top lists; whole rankings without it.
-    normalize
-        Divide by the largest value that lists of these lengths allow.
+    scores, labels, query, where, k, normalize, **options
+        As for `kendall_distance`.
 
     Returns
     -------

@@ -60,10 +60,8 @@ def auc(
 
     Parameters
     ----------
-    scores, labels, query, where, **options
+    scores, labels, query, where, min_relevant, **options
         As in `bayesrank.metrics`.
-    min_relevant
-        Labels from here on are relevant.
 
     Returns
     -------

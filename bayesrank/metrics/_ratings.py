@@ -56,10 +56,8 @@ def zero_one_error(
 
     Parameters
     ----------
-    predicted
-        Ratings, in the place of scores; finite.
-    labels, query, where, **options
-        As in `bayesrank.metrics`; labels not below zero. Ties mean nothing here.
+    predicted, labels, query, where, **options
+        As for `mean_absolute_error`.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """Metrics of relevance: an item is relevant, or it is not.
 
-Expected values under random tie-breaking are closed forms in the tie group's first place ``a``
-(from 0), its size ``t``, its ``r`` relevant items and the ``b`` relevant ones above it [1]_.
+Expected values under random tie-breaking are closed forms [1]_. A tie group has first place ``a``
+(from 0), size ``t``, ``r`` relevant items, and ``b`` relevant ones above it.
 
 References
 ----------
@@ -44,13 +44,11 @@ def average_precision(
 
     Parameters
     ----------
-    scores, labels, query, where, **options
+    scores, labels, query, where, min_relevant, **options
         As in `bayesrank.metrics`; labels not below zero.
     k
         Ranks that count, all without it. The divisor stays the number of all relevant items, as in
         trec_eval's ``map_cut``.
-    min_relevant
-        Labels from here on are relevant.
 
     Returns
     -------
@@ -88,12 +86,10 @@ def reciprocal_rank(
 
     Parameters
     ----------
-    scores, labels, query, where, **options
+    scores, labels, query, where, min_relevant, **options
         As in `bayesrank.metrics`; labels not below zero.
     k
         Ranks that count, all without it; 0 where the first relevant item comes later.
-    min_relevant
-        Labels from here on are relevant.
 
     Returns
     -------
@@ -122,10 +118,8 @@ def winner_takes_all(
 
     Parameters
     ----------
-    scores, labels, query, where, **options
+    scores, labels, query, where, min_relevant, **options
         As in `bayesrank.metrics`; labels not below zero.
-    min_relevant
-        Labels from here on are relevant.
 
     Returns
     -------
@@ -150,10 +144,8 @@ def coverage_error(
 
     Parameters
     ----------
-    scores, labels, query, where, **options
+    scores, labels, query, where, min_relevant, **options
         As in `bayesrank.metrics`; labels not below zero.
-    min_relevant
-        Labels from here on are relevant.
 
     Returns
     -------
@@ -190,12 +182,10 @@ def precision_at(
 
     Parameters
     ----------
-    scores, labels, query, where, **options
+    scores, labels, query, where, min_relevant, **options
         As in `bayesrank.metrics`; labels not below zero.
     k
         Number of places, and the divisor even if the list is shorter, as in trec_eval.
-    min_relevant
-        Labels from here on are relevant.
 
     Returns
     -------
@@ -223,10 +213,8 @@ def break_even_point(
 
     Parameters
     ----------
-    scores, labels, query, where, **options
+    scores, labels, query, where, min_relevant, **options
         As in `bayesrank.metrics`; labels not below zero.
-    min_relevant
-        Labels from here on are relevant.
 
     Returns
     -------

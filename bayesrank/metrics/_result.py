@@ -36,10 +36,7 @@ class PerQuery:
 
     @property
     def mean(self) -> Any:
-        """Mean over the queries in which the metric is defined: a float, or one a draw.
-
-        NaN if there is no such query.
-        """
+        """Mean over the queries in which the metric is defined, one a draw; NaN without any."""
         kept = ~np.isnan(self.values)
         count = kept.sum(axis=-1)
         total = np.where(kept, self.values, 0.0).sum(axis=-1)
@@ -54,17 +51,12 @@ class PerQuery:
         return int(np.isnan(first).sum())
 
     def interval(self, level: float = 0.9) -> tuple[float, float]:
-        """Equal-tailed credible interval of the mean, from the draws.
+        """Ends of the equal-tailed credible interval of the mean, from the draws.
 
         Parameters
         ----------
         level
             Posterior probability of the interval.
-
-        Returns
-        -------
-        tuple of float
-            Its ends.
 
         Raises
         ------

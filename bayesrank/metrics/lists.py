@@ -1,8 +1,7 @@
 """Ranked lists laid end to end: what every metric is summed over.
 
-All queries of all draws lie in one flat array, sorted by list, then best score first, then label
-from high to low among equal scores. Metrics are sums over such arrays: sorting apart, everything
-is a cumulative sum.
+All queries of all draws lie in one flat array, sorted by list and then by score, best first. Among
+equal scores, labels go from high to low. Metrics are cumulative sums over such arrays.
 """
 
 import math

@@ -1,9 +1,8 @@
 """Counts of pairs in ``O(n log n)``, and the pair losses of single items.
 
-Discordant pairs are inversions. They are counted bit by bit of the labels' ranks, from the
-highest bit down: among items that agree in the higher bits, each 1 counts the 0s ranked above
-it, and a stable partition by the bit keeps such items together for the next one. Every step is a
-cumulative sum over all lists at once.
+Discordant pairs are inversions, counted by the bits of the labels' ranks, the highest bit first.
+Among items that agree in the higher bits, each 1 counts the 0s ranked above it. A stable partition
+by the bit then keeps such items together. Every step is a cumulative sum over all lists at once.
 """
 
 from typing import NamedTuple

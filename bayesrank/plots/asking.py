@@ -43,11 +43,6 @@ def plot_learning_curves(
     ax : matplotlib.axes.Axes, optional
         Axes to draw on; a new figure if not given.
 
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes drawn on.
-
     Raises
     ------
     ValueError
@@ -92,7 +87,7 @@ def plot_question(
     names: Sequence[object] | None = None,
     score_label: str = "expected gain of an answer (nats)",
 ) -> "Figure":
-    """Draw why a question was chosen: where its items stand, and the gains of other questions.
+    """Draw in two panels why a question was chosen: its items, and the gains of other questions.
 
     On the left all items from the highest skill to the lowest, the two of the question marked, each
     with one posterior standard deviation; skills are above or below the average item's. On the
@@ -114,11 +109,6 @@ def plot_question(
         One name for each of the n items; their numbers if not given.
     score_label : str
         What the scores are.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A new figure with two panels.
 
     Raises
     ------

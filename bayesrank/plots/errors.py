@@ -41,11 +41,6 @@ def plot_error_intervals(
         Name and unit of the axis.
     ax
         Axes to draw on; a new figure if not given.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes drawn on.
     """
     rows = sum(len(intervals) for intervals in groups.values()) + len(groups) - 1
     ax = axes_or_new(ax, 7.5, 1.4 + 0.24 * rows)
@@ -88,11 +83,6 @@ def plot_metrics(
         Their values and the ends of their intervals, shape (n,); an end that is NaN is not drawn.
     ax
         Axes to draw on; a new figure if not given.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes drawn on.
     """
     values = np.asarray(mean, float)
     ends = np.stack([values - np.asarray(low, float), np.asarray(high, float) - values])

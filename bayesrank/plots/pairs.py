@@ -24,6 +24,7 @@ def plot_pairwise(
     """Draw the probability that each item is better than each other, in ranked order.
 
     Items stand in the order of `bayesrank.ranking.summarize`, with the ranks that it gives them.
+    Some labels of many items are left out, but no item.
 
     Parameters
     ----------
@@ -37,11 +38,6 @@ def plot_pairwise(
         Most items to draw: of more, the best are, and the title says so.
     ax
         Axes to draw on; a new figure if not given.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes drawn on. Some labels of many items are left out, but no item.
 
     Raises
     ------
@@ -79,6 +75,8 @@ def plot_similarity(
 ) -> "Axes":
     """Draw the correlations of items over users, alike ones side by side.
 
+    Some labels of many items are left out, but no item.
+
     Parameters
     ----------
     kernel
@@ -87,11 +85,6 @@ def plot_similarity(
         One name for each item.
     ax
         Axes to draw on; a new figure if not given.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes drawn on. Some labels of many items are left out, but no item.
 
     Raises
     ------

@@ -35,11 +35,6 @@ def plot_ranking(
     xlabel
         Name and unit of the skill axis.
 
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes drawn on.
-
     Raises
     ------
     ValueError

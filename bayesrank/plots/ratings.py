@@ -38,11 +38,6 @@ def plot_tastes(
         How many of the best liked, least liked and most controversial items are named, by numbers
         in a list beside the picture.
 
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes drawn on.
-
     Raises
     ------
     ValueError
@@ -90,6 +85,8 @@ def plot_reliability(
 ) -> Axes:
     """Draw how often things happened that were given a probability, against the probability.
 
+    Bars are 90% intervals of a frequency (Wilson's), events taken as independent.
+
     Parameters
     ----------
     probability
@@ -100,12 +97,6 @@ def plot_reliability(
         Axes to draw on; a new figure if not given.
     bins
         Number of bins, with as many events each; fewer, if there are fewer events.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes drawn on. Bars are 90% intervals of a frequency (Wilson's), events taken as
-        independent.
 
     Raises
     ------

@@ -33,10 +33,6 @@ def plot_running_loss(
     ax
         Where to draw; a new figure if not given.
 
-    Returns
-    -------
-    matplotlib.axes.Axes
-
     Raises
     ------
     ValueError

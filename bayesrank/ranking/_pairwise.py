@@ -1,8 +1,8 @@
 """The matrix of P(i beats j): the probability that the skill of ``i`` exceeds that of ``j``.
 
-From draws it is a count over all pairs, ``n^2 / 2`` comparisons a draw. Skills are replaced by
-their ranks in 16 bits, which keeps order and ties, so that comparisons run on whole vector
-registers; the results are added up in bytes and emptied into wide counters every 255 draws.
+From draws it is a count over all pairs, ``n^2 / 2`` comparisons a draw, on as many threads as the
+machine has cores. Skills become their ranks in 16 bits, which keeps order and ties, so comparisons
+run on whole vector registers. Bytes add up 255 draws before they empty into wide counters.
 """
 
 import os
@@ -72,10 +72,6 @@ def pairwise_probability(samples: ArrayLike) -> Array:
     ------
     ValueError
         If ``samples`` is not a finite ``(draws, n)`` array.
-
-    Notes
-    -----
-    Blocks of items are counted on as many threads as the machine has cores.
 
     Examples
     --------

@@ -112,13 +112,7 @@ class RankSummary:
         return int(self.component.max()) + 1
 
     def to_dataframe(self) -> "pd.DataFrame":
-        """Return the table as a pandas data frame, one row an item, best first.
-
-        Raises
-        ------
-        ImportError
-            If pandas is not installed.
-        """
+        """Return the table as a pandas data frame, one row an item, best first."""
         try:
             import pandas as pd
         except ImportError as error:

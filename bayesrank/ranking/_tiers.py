@@ -3,8 +3,8 @@ r"""Tiers: which items are statistically tied, and what it would take to separat
 Tiers follow the order of mean skill. An item is tied with the first item of a tier
 
 * if its chance of being better than that one is above :math:`1 - level`, or
-* if the smallest set of items that contains the best of those left with probability ``level``,
-  filled by falling probability of being the best, needs it.
+* if the smallest set that contains the best of those left with probability ``level`` needs it;
+  items enter that set by falling probability of being the best.
 
 The first rule looks at each item alone; the second allows for there being many of them. A tier ends
 before the first item that is not tied, which begins the next one. Provisional items, of which the

@@ -1,7 +1,7 @@
 r"""Okapi BM25.
 
-With :math:`tf` occurrences of a term in a document of :math:`l` terms, :math:`L` the mean length,
-:math:`df` of :math:`N` documents with the term, BM25's weight [1]_ is
+A term occurs :math:`tf` times in a document of :math:`l` terms, and in :math:`df` of the :math:`N`
+documents, whose mean length is :math:`L`. BM25's weight [1]_ is
 
 .. math:: idf \cdot \frac{(k_1 + 1)\, tf}{k_1 (1 - b + b\, l / L) + tf} .
 
@@ -44,10 +44,8 @@ class BM25(SearchEngine):
 
     Attributes
     ----------
-    collection_ : Collection
-        Statistics of the documents' terms.
-    index_ : Index
-        The weights.
+    collection_, index_
+        As for `SearchEngine`.
 
     Examples
     --------

@@ -84,13 +84,7 @@ class Collection(NamedTuple):
 
 
 def collection(counts: Any) -> Collection:
-    """Return the statistics of documents' terms.
-
-    Raises
-    ------
-    ValueError
-        If `counts` are no counts, or no document has a term.
-    """
+    """Return the statistics of documents' terms; a `ValueError` if `counts` are unfit or all 0."""
     rows = check_counts(counts)
     if not rows.nnz:
         raise ValueError("counts has no term in any document; pass documents with text")

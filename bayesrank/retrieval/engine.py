@@ -47,11 +47,6 @@ class SearchEngine(BaseEstimator):
         counts : sparse array of shape (documents, terms)
             Counts of terms, see `term_counter`. Empty documents score 0.
 
-        Returns
-        -------
-        SearchEngine
-            This engine.
-
         Raises
         ------
         ValueError
@@ -89,29 +84,19 @@ class SearchEngine(BaseEstimator):
         return self._index().scores(self._weights_of(queries))
 
     def search(self, queries: Any, k: int = 10) -> Hits:
-        """Find the k best documents of each query.
+        """Find the k best documents of each query, with the errors and warnings of `scores`.
 
         Parameters
         ----------
-        queries : sparse array of shape (queries, terms)
-            Counts of terms.
+        queries
+            As for `scores`.
         k : int, default 10
             How many documents.
 
-        Returns
-        -------
-        Hits
-
         Raises
         ------
-        NotFittedError, ValueError
-            If no documents are indexed; if `queries` are no counts of the same terms, or `k` is not
-            a positive whole number.
-
-        Warns
-        -----
-        UserWarning
-            If a query has no term that a document has; all documents score 0 for it.
+        ValueError
+            If `k` is not a positive whole number.
         """
         return self._index().search(self._weights_of(queries), k)
 

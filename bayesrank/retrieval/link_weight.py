@@ -65,10 +65,6 @@ def learn_link_weight(
     weights : array-like of shape (weights,), optional
         What to choose from, numbers from 0 on; of equally good ones the first is taken.
 
-    Returns
-    -------
-    LinkWeight
-
     Raises
     ------
     ValueError

@@ -55,13 +55,7 @@ class Links(NamedTuple):
         return keys[place] == wanted
 
     def unlinked(self, documents: Integers, count: int, rng: np.random.Generator) -> Integers:
-        """Draw other documents that are not linked with each document, shape (len, count).
-
-        Raises
-        ------
-        ValueError
-            If a document is linked with all others.
-        """
+        """Draw other documents not linked with each, (len, count); a `ValueError` without any."""
         full = np.diff(self.starts)[documents] >= self.num_documents - 1
         if full.any():
             raise ValueError(
@@ -79,7 +73,7 @@ class Links(NamedTuple):
 
 
 def links_of(links: ArrayLike, num_documents: int) -> Links:
-    """Check links, and take them without direction and each once.
+    """Check links, and take them without direction, each once, and none of a document to itself.
 
     Parameters
     ----------
@@ -87,11 +81,6 @@ def links_of(links: ArrayLike, num_documents: int) -> Links:
         Integers of the two documents of each link.
     num_documents : int
         Number of documents.
-
-    Returns
-    -------
-    Links
-        Without links of a document to itself.
 
     Raises
     ------
