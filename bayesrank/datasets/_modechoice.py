@@ -18,11 +18,6 @@ def load_modechoice() -> ComparisonData:
     are rounded to whole hours and fares to $20; ``data/README.md`` explains why, and where the
     numbers come from.
 
-    Returns
-    -------
-    ComparisonData
-        139 items, 210 orders, 6 features.
-
     References
     ----------
     W. H. Greene and D. Hensher (1997), in W. H. Greene, LIMDEP version 7.0 user's manual revised,

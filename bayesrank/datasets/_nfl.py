@@ -13,13 +13,8 @@ def load_nfl() -> ComparisonData:
     """Results of the National Football League, regular season of 2018.
 
     Each of the 32 teams played 16 games, eight at home; two of the 256 games were tied. The file
-    has the scores, of which only the winner is used here. ``data/README.md`` says where the results
-    come from.
-
-    Returns
-    -------
-    ComparisonData
-        32 items and 256 comparisons, with who was at home.
+    has the scores, of which only the winner is used here. ``position`` says who was at home, and
+    ``data/README.md`` where the results come from.
 
     References
     ----------

@@ -45,15 +45,15 @@ def read_comparisons(
 ) -> ComparisonData:
     r"""Read comparisons, and the features of the items if there is a file of them.
 
-    **Comparisons** are text with a header (columns separated by commas, semicolons, tabs or bars,
-    maybe compressed as .gz), JSON lines or an array (.json), Parquet (with pyarrow), or a
-    spreadsheet (with openpyxl). Columns are recognised by their names, in any order and case, or
+    **Comparisons** are text with a header, JSON lines or an array (.json), Parquet (with pyarrow),
+    or a spreadsheet (with openpyxl). Commas, semicolons, tabs or bars separate the columns of text,
+    which may be compressed (.gz). Columns are recognised by their names, in any order and case, or
     named by `columns`. The page on files of the documentation lists all layouts; the main ones are:
 
     - ``winner,loser`` and maybe ``tie`` (1, true or yes if the two were judged equal);
-    - ``model_a,model_b,winner``, ``home,away,result`` and their like. The outcome is one of the two
-      columns' names, ``tie``, the name of the winner, an answer such as "A is much better" (how
-      much is not used), or a number around zero;
+    - ``model_a,model_b,winner``, ``home,away,result`` and their like. The outcome is a column's
+      name, the winner's name, ``tie``, a number around zero, or an answer such as "A is much
+      better". How much better is not used;
     - ``home,away,home_score,away_score``: more points win, and ``neutral`` may say that nobody was
       at home. If an outcome contradicts the scores, the file is refused until one of them is named;
     - ``order``, with cells like ``a > b = c``.
@@ -81,11 +81,6 @@ def read_comparisons(
         2024-05-31T18:00 without a time zone.
     columns
         Names of columns that are not recognised, or are to be ignored.
-
-    Returns
-    -------
-    ComparisonData
-        Arrays over items ``0 .. n - 1``.
 
     Raises
     ------

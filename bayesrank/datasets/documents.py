@@ -57,11 +57,6 @@ def read_texts(path: str | Path) -> TextData:
     comma-separated text with columns of these names. The name may be called ``_id``, ``docno``,
     ``query`` or ``qid`` too.
 
-    Parameters
-    ----------
-    path
-        The file.
-
     Raises
     ------
     DataError

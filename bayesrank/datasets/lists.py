@@ -93,10 +93,6 @@ def align(path: str | Path, data: ListData, like: ListData) -> tuple[ListData, L
     data, like
         Items; the order of names is that of `like`.
 
-    Returns
-    -------
-    tuple of ListData
-
     Raises
     ------
     DataError
@@ -133,15 +129,6 @@ def read_lists(path: str | Path) -> ListData:
     the same name with ``.query`` added has the lengths of the lists (LightGBM). Comma-separated
     text has the columns ``query`` and ``label``, maybe ``item`` or ``name``, and one numeric column
     a feature.
-
-    Parameters
-    ----------
-    path
-        The file.
-
-    Returns
-    -------
-    ListData
 
     Raises
     ------

@@ -1,10 +1,9 @@
 """Orders written in one cell each: ``a > b = c``, a list ``a|b|c``, or a JSON list.
 
-``>`` stands between groups, best first, and ``=`` or ``~`` between the items of one group. Where no
-cell has one, bars, semicolons or commas stand between items, best first. In a JSON list,
-a list within the list is a group. Items of a group, and those that an order leaves out, are
-not compared, as in PrefLib's files; a top-k list is an order of k items before one group of the
-rest.
+``>`` stands between groups, best first, and ``=`` or ``~`` between the items of one group. In a
+column without these, bars, semicolons or commas stand between items, best first. In a JSON list, a
+list within the list is a group. Items of a group, and those that an order leaves out, are not
+compared, as in PrefLib's files. A top-k list is an order of k items before one group of the rest.
 """
 
 import json

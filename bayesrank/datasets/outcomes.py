@@ -1,9 +1,9 @@
 """What a cell says of who won: the words and numbers that logs of comparisons use.
 
-Words are taken without regard to case, and ``_`` and ``-`` as blanks. A strength ("much better") is
-understood and not used: every comparison counts as one win. Numbers from -2 to 2 (or any others
-around zero) say by how much one side is better; which one has to be known, and by default it is the
-first that positive numbers are for. Of 0, 0.5 and 1, they are the first side's points.
+Case does not matter, and ``_`` and ``-`` are blanks. A strength ("much better") is understood and
+not used: every comparison counts as one win. Numbers around zero, such as -2 to 2, say by how much
+one side is better: positive ones favour the first side by default. The numbers 0, 0.5 and 1 are the
+first side's points.
 """
 
 import re
@@ -45,12 +45,7 @@ _SIGNS = re.compile(r"\[{0,2}([ab])\s*(>{1,3}|<{1,3})\s*([ab])\]{0,2}")
 def words_mean(cell: str, first: str, second: str) -> int | None:
     """What a cell says: `WIN` of the first side, `TIE`, `LOSS`, or None if that is not clear.
 
-    Parameters
-    ----------
-    cell
-        Text.
-    first, second
-        Names of the columns of the two sides, which stand for them as well.
+    The columns' names, `first` and `second`, stand for the two sides as well.
 
     Examples
     --------

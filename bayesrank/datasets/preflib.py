@@ -1,14 +1,10 @@
 """PrefLib's files of orders (.soc, .soi, .toc, .toi), and those of the SUSHI data (.order).
 
-An order is one event, whose items all perform once: `bayesrank.models.orders`. Two rules follow
-from what the format can say:
-
-- of items of one tied group (``{4,7}``) nothing is said, because in these files a group often means
-  "not ranked" and not "judged equal";
-- items that an incomplete order leaves out are in no event.
-
-The pairs that orders imply are given as well: an order of m items has up to m(m - 1)/2. They are
-not independent, and a posterior that took them for separate judgements would be far too certain.
+An order is one event, whose items all perform once: `bayesrank.models.orders`. It says nothing of
+the items of a tied group (``{4,7}``), which in these files often means "not ranked" and not "judged
+equal". Items that an incomplete order leaves out are in no event. The pairs that orders imply, up
+to m(m - 1)/2 for m items, are given as well. They are not independent: a posterior that took them
+for separate judgements would be far too certain.
 
 References
 ----------

@@ -65,10 +65,6 @@ def group_queries(query: Any, num_rows: int, *, what: str = "query") -> QueryLis
     what
         Name of the argument in messages.
 
-    Returns
-    -------
-    QueryLists
-
     Raises
     ------
     ValueError

@@ -67,11 +67,6 @@ def read_ratings(path: Source, *, num_levels: int | None = None) -> RatingData:
     num_levels
         If given, levels are 1 to this number, and others are refused.
 
-    Returns
-    -------
-    RatingData
-        Arrays over users and items numbered from 0.
-
     Raises
     ------
     DataError

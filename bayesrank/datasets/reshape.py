@@ -1,8 +1,8 @@
 """Layouts that are turned into one of the four of the house: one table, a function each.
 
 A function takes a table and gives another, with the columns `winner` and `loser`, two sides and
-`winner`, or `order`; or None if the table is not laid out as it knows. What may be mistaken for
-another layout is looked for by its cells as well as by the names of its columns.
+`winner`, or `order`; or None if the table is not laid out as it knows. It judges by the cells as
+well as by the names of columns where another layout looks alike.
 """
 
 import json

@@ -29,7 +29,7 @@ class Qrels(NamedTuple):
 
 
 class _Trec(NamedTuple):
-    """Where a line of TREC's has the query, the item and the value, of so many fields."""
+    """A kind of TREC lines: number of fields, place of the value, and an example."""
 
     width: int
     value: int

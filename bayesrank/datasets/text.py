@@ -149,7 +149,7 @@ def _most_regular(raw: bytes) -> str:
 def plain_columns(raw: bytes, separator: str) -> list[Column]:
     """Columns of text without quotes or blank lines, all rows of one length, by a fast reader.
 
-    None for any other: `strict_lines` takes it, and what is wrong is said of these.
+    None for any other text, which `strict_lines` reads and judges.
     """
     if b'"' in raw or (b"\r" in raw and raw.count(b"\r") != raw.count(b"\r\n")):
         return []

@@ -21,7 +21,7 @@ def randomized_pit(
     levels
         What the levels were, from 0, shape (K,).
     seed
-        Of the draws.
+        Seed of the draws.
 
     Returns
     -------

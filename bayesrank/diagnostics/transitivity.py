@@ -110,7 +110,7 @@ def transitivity(
     max_items
         Most items to look at: of more, those with the most opponents.
     seed
-        Of the made-up data.
+        Seed of the made-up data.
 
     Examples
     --------

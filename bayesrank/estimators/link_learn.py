@@ -76,7 +76,7 @@ class LinkLearn(Saved, SearchEngine):
         Mean average precision on the held-out tenth of the linked documents (200 at the most),
         before training and after each epoch.
     collection_, index_
-        Of the indexed documents, as for `bayesrank.retrieval.SearchEngine`.
+        As for `bayesrank.retrieval.SearchEngine`.
 
     References
     ----------

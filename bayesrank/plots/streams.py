@@ -31,7 +31,7 @@ def plot_running_loss(
     start
         Number of examples from which to draw; the scale of examples is logarithmic.
     ax
-        Where to draw; a new figure if not given.
+        Axes to draw on; a new figure if not given.
 
     Raises
     ------

@@ -112,7 +112,7 @@ class RankSummary:
         return int(self.component.max()) + 1
 
     def to_dataframe(self) -> "pd.DataFrame":
-        """Return the table as a pandas data frame, one row an item, best first."""
+        """Return the table as a pandas data frame, a row an item; `ImportError` without pandas."""
         try:
             import pandas as pd
         except ImportError as error:

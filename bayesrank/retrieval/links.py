@@ -23,7 +23,7 @@ class Links(NamedTuple):
     pairs
         Each linked pair twice, once from either side, ordered by the first, shape (2 L, 2).
     starts
-        Where each document's pairs begin, shape (documents + 1,).
+        Start of each document's pairs, shape (documents + 1,).
 
     Examples
     --------
