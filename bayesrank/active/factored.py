@@ -1,14 +1,14 @@
-r"""The best of all pairs where there are too many items for a dense covariance.
+r"""The best of all pairs if there are too many items for a dense covariance.
 
 With :math:`A = B B^\top + \mathrm{diag}(d)` the margin of items i and j has variance
 
 .. math:: v_{ij} = \lVert b_i - b_j \rVert^2 + d_i + d_j \le (\rho_i + \rho_j)^2 + d_i + d_j, \quad
    \rho_i = \lVert b_i - \bar b \rVert .
 
-BALD is greatest for an even question, and grows with its variance. So the bound on the variance
-bounds the score of a pair, and that of two blocks of items bounds all their pairs. Blocks are
-scored in the order of their bounds, until no bound is above the best score: then that is proved to
-be the best of all pairs, most of which were never scored.
+BALD is greatest for an even question, and grows with its variance. So a bound on the variance of
+two blocks of items bounds the scores of all their pairs. Blocks are scored in the order of their
+bounds, until no bound is above the best score. That score is then proved to be the best of all
+pairs, most of which were never scored.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class FactoredBeliefs(NamedTuple):
     mean
         Of the skills, shape (n,).
     factor
-        :math:`B`, shape (n, M); M may be 0, where skills are independent.
+        :math:`B`, shape (n, M); M may be 0: then skills are independent.
     diagonal
         :math:`d`, not negative, shape (n,).
     noise
@@ -146,11 +146,11 @@ def best_pair_batch(
 ) -> list[BestPair]:
     r"""Choose q pairs jointly, to be asked before any of the answers is known.
 
-    Greedy, as `bayesrank.active.best_batch`: each next pair is the best under the beliefs to be
-    expected once those before it have been answered, :math:`A - \bar\omega c c^\top` with
-    :math:`c = A (e_i - e_j)`. With :math:`\sqrt{d_i} e_i` and :math:`\sqrt{d_j} e_j` as further
-    columns of :math:`B`, these have the same form: :math:`c = B u` and
-    :math:`B (I - \bar\omega u u^\top) B^\top + \mathrm{diag}(d)`.
+    Greedy, as `bayesrank.active.best_batch`: each next pair is the best under the beliefs expected
+    after those before it, :math:`A - \bar\omega c c^\top` with :math:`c = A (e_i - e_j)`. With
+    :math:`\sqrt{d_i} e_i` and :math:`\sqrt{d_j} e_j` as further columns of :math:`B`, these have
+    the same form: :math:`c = B u` and :math:`B (I - \bar\omega u u^\top) B^\top +
+    \mathrm{diag}(d)`.
 
     Parameters
     ----------
@@ -164,8 +164,8 @@ def best_pair_batch(
     Returns
     -------
     list of BestPair
-        In the order in which they were chosen, each score given the pairs before it. If there are
-        fewer than q pairs to choose from, the list ends with one of score minus infinity.
+        In the order of choice, each score given the pairs before it. If fewer than q pairs are
+        there, the list ends with one of score minus infinity.
 
     Raises
     ------

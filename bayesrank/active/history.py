@@ -47,14 +47,10 @@ class History:
     ----------
     events
         Answers, ties and skipped questions, in order.
-    retired
-        Items that are asked about no more.
-    added
-        Records of items that were added, in order.
-    learned
-        Hyperparameters that were last learned, or None.
-    learned_at
-        Number of answers that they were learned from.
+    retired, added
+        Items that are asked about no more, and records of items that were added, in order.
+    learned, learned_at
+        Hyperparameters last learned, or None, and from how many answers.
     learned_noise
         How many times as noisy as nobody named each judge is, learned with them.
     records

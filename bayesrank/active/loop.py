@@ -1,7 +1,7 @@
 """Ask, tell, and never forget: a loop of questions that a person answers.
 
-A loop says which pair of items to compare next, and takes the answer. All that it knows of the
-answers is in its journal: opening the journal again, with the same items, gives the same loop.
+A loop says which pair of items to compare next, and takes the answer. Its journal holds all that it
+knows of the answers: opening it again, with the same items, gives the same loop.
 """
 
 from __future__ import annotations
@@ -35,22 +35,21 @@ class QueryLoop(Session):
     """Choose pairs to compare, learn from the answers, and rank the items.
 
     Skills are a Gaussian process of the features (`bayesrank.models.preference_gp`), or independent
-    where there are none (`bayesrank.models.thurstone`). An answer is on disk before `tell` returns,
-    and costs a few warm-started sweeps of EP; nothing compiles as answers grow. Two items may be
+    without features (`bayesrank.models.thurstone`). An answer is on disk before `tell` returns, and
+    costs a few warm-started sweeps of EP; nothing compiles as answers grow. Two items may be
     recorded as about equal: from the first such answer on, the programs are those with ties.
 
     Parameters
     ----------
     items : sequence or int
-        Names of the items: texts, numbers or tuples of them. Or their number; names are then 0 to n
-        - 1.
+        Names of the items: texts, numbers or tuples. Or their number n: names are 0 to n - 1.
     features : array-like of shape (n, d), optional
         Features of the items, in any unit: they are standardised.
     journal : path, optional
-        File of the answers. If it exists, the loop continues from it, and further items are added
-        to it. Without a journal, answers are in memory only.
+        File of the answers. If it exists, the loop continues from it, and adds further items to it.
+        Without a journal, answers are in memory only.
     acquisition : {"bald", "entropy", "margin_variance", "eubo", "random"} or callable, optional
-        How to score questions, see `bayesrank.active.acquisition`; by default by `goal`.
+        How to score questions for goal "pair", see `bayesrank.active.acquisition`.
     candidates : int or sequence of pairs of names, default 10000
         Number of pairs to draw anew for each question and choose from, or the pairs themselves.
     hyperparameters : {"integrate", "map", "prior"} or mapping, default "integrate"
@@ -76,9 +75,9 @@ class QueryLoop(Session):
     stop_gain : float, optional
         Stop when no question has a score above this.
     stop_top : int, optional
-        Stop when the best so many items are known,
+        Stop when the best `stop_top` items are known with probability `stop_level`.
     stop_level : float, default 0.9
-        with this probability.
+        See `stop_top`.
     seed : int, default 0
         Seed of everything random.
 
@@ -97,12 +96,12 @@ class QueryLoop(Session):
 
     Notes
     -----
-    Judges are recorded with each answer. All judge the same skills, with their own `judge_noise`,
-    and nobody is asked a question twice. Threads of one process may share a loop.
+    The journal records the judge of each answer. All judge the same skills, with their own
+    `judge_noise`, and nobody is asked a question twice. Threads of one process may share a loop.
 
-    The covariance of all items is held in memory, which suits a few thousand items. With more, ask
-    about a sample, and predict the others by `bayesrank.PreferenceGP`: ``fit(features of the
-    sample, loop.comparisons).predict(features of all)``.
+    The covariance of all items is in memory, which suits a few thousand items. With more, ask about
+    a sample, and predict the others by `bayesrank.PreferenceGP`: ``fit(features of the sample,
+    loop.comparisons).predict(features of all)``.
 
     Examples
     --------
@@ -194,8 +193,8 @@ class QueryLoop(Session):
         Raises
         ------
         ValueError
-            If `n` is not a positive whole number, the judge is not a name, or the acquisition
-            gives no numbers.
+            If `n` is not a positive whole number, the judge is not a name, or the acquisition gives
+            no numbers.
         """
         n = check_count(n, "n")
         _check_judge(judge)
@@ -210,8 +209,8 @@ class QueryLoop(Session):
     ) -> None:
         """Take an answer, to a question that was asked or to any other.
 
-        When this returns the answer is on disk; when it raises, it is not, and the loop is as it
-        was.
+        When this returns, the answer is on disk. When it raises, it is not, and the loop is as
+        before.
 
         Parameters
         ----------
@@ -252,14 +251,10 @@ class QueryLoop(Session):
         self._append("skip", judge, first=one, second=other)
 
     def undo(self, *, judge: str | None = None) -> Answer | tuple[Hashable, Hashable]:
-        """Take back the last answer or skipped question, or the last one of a judge.
+        """Take back the last answer or skipped question, or the last one of a judge; return it.
 
-        It stays in the journal, with a record that it was undone.
-
-        Returns
-        -------
-        Answer or tuple
-            What was taken back: an answer, or the two items of a skipped question.
+        Returns an answer, or the two items of a skipped question. The journal records that it was
+        undone.
 
         Raises
         ------
@@ -285,7 +280,7 @@ class QueryLoop(Session):
         items : sequence
             Their names.
         features : array-like of shape (k, d), optional
-            Their features, where the other items have some. All are standardised anew.
+            Their features, if the other items have some. All are standardised anew.
 
         Raises
         ------
@@ -307,12 +302,7 @@ class QueryLoop(Session):
             self._posterior.change(program)
 
     def retire(self, item: Hashable) -> None:
-        """Stop asking about an item, and leave it out of the ranking; its answers still count.
-
-        Parameters
-        ----------
-        item
-            Its name.
+        """Stop asking about a named item, and leave it out of the ranking; its answers still count.
 
         Raises
         ------
@@ -331,11 +321,6 @@ class QueryLoop(Session):
     def restore(self, item: Hashable) -> None:
         """Ask about an item again that was retired.
 
-        Parameters
-        ----------
-        item
-            Its name.
-
         Raises
         ------
         ValueError, JournalError
@@ -344,12 +329,7 @@ class QueryLoop(Session):
         self._append_item("restore", self._items.find(item))
 
     def learn(self) -> dict[str, np.ndarray]:
-        """Learn the hyperparameters from the answers now, whatever the schedule.
-
-        Returns
-        -------
-        dict
-            Their values, which the journal keeps.
+        """Learn the hyperparameters from the answers now; return them. The journal keeps them.
 
         Raises
         ------
@@ -361,24 +341,14 @@ class QueryLoop(Session):
             return self.params
 
     def candidates(self) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """The pairs that the next question is chosen from, as numbers of items, and their scores.
-
-        Returns
-        -------
-        tuple
-            Pairs (m, 2) and scores (m,).
-        """
+        """Pairs to choose the next question from, as numbers of items (m, 2), and scores (m,)."""
         return self._chooser.scored(self.beliefs, self._history)
 
     def progress(self, *, judge: str | None = None) -> Progress:
         """How many answers there are, and whether the stopping rule says that they are enough.
 
-        Looking changes nothing: what is due to be learned waits for `ask`.
-
-        Parameters
-        ----------
-        judge : str, optional
-            Who would answer the next question: what is left to be asked differs by judge.
+        It changes nothing: what is due to be learned waits for `ask`. `judge` would answer the next
+        question, and what is left to be asked differs by judge.
         """
         _check_judge(judge)
         history, best = self._history, self._questions(1, judge)

@@ -30,7 +30,7 @@ def open_journal(path: PathLike, items: NamedItems) -> Journal:
 def read_history(
     path: PathLike, items: int | Sequence[Hashable], features: ArrayLike | None = None
 ) -> History:
-    """Read the answers of a journal, without locking or changing it.
+    """Read answers that were not undone, by numbers of items; do not lock or change the journal.
 
     Parameters
     ----------
@@ -38,11 +38,6 @@ def read_history(
         The journal, which another process may be writing to.
     items, features
         As for `bayesrank.active.QueryLoop`.
-
-    Returns
-    -------
-    History
-        What was answered and not undone, by numbers of items.
 
     Raises
     ------

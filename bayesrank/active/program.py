@@ -1,9 +1,8 @@
 """The program behind a loop of questions: its prior, and hyperparameters learned from answers.
 
-Learning pads the answers to a bucket, and rows of padding do not count, so that it compiles once
-for each bucket (64, 128, 256, ... answers) and not at every answer. Where skills are a Gaussian
-process without a graph, items that were never compared drop out of the evidence, and it is computed
-over the compared ones alone.
+Learning compiles once for each bucket of 64, 128, 256, ... answers. It pads answers to a bucket
+with rows that do not count. For a Gaussian process without a graph, the evidence leaves out items
+that were never compared.
 """
 
 from __future__ import annotations

@@ -61,12 +61,11 @@ class Question(NamedTuple):
     first, second
         Names of the two items, in random order.
     gain
-        Score of the question: with goal "pair", and the acquisitions "bald" and "entropy", what the
-        answer is expected to tell, in nats. In a batch, given the questions before it.
-    win_probability
-        Probability that the answer is `first`.
-    tie_probability
-        Probability that the answer is "about equal"; 0 until there was such an answer.
+        Score of the question. By goal "pair", and by "bald" and "entropy", it is what the answer is
+        expected to tell, in nats. In a batch it is given the questions before it.
+    win_probability, tie_probability
+        Probabilities that the answer is `first`, and "about equal"; the latter is 0 until there was
+        such an answer.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Which questions to ask next: the best of all pairs, without holding all their scores.
 
-A chunk of pairs is a few first items with all second ones; its scores are compared with the best so
-far and forgotten, so that memory does not grow with the number of pairs.
+Each chunk of pairs, a few first items with all second ones, is compared with the best so far. Its
+scores are then forgotten, so that memory does not grow with the number of pairs.
 """
 
 from collections.abc import Callable
@@ -102,26 +102,8 @@ def best_batch(
     Greedy: each next pair is the best under the beliefs expected after the pairs before it
     (`anticipate`). So two questions that tell the same are not both asked, as the q best of
     `best_pairs` may be. It costs q calls of `best_pairs`; with very many pairs, pass the best few
-    thousand as `candidates`.
-
-    Parameters
-    ----------
-    acquisition, beliefs, candidates, exclude, chunk
-        As for `best_pairs`.
-    q : int
-        Number of pairs.
-
-    Returns
-    -------
-    tuple
-        Pairs (q, 2), integers, in the order in which they were chosen, and their scores (q,), each
-        given the pairs before it. If there are fewer than q pairs to choose from, the rest are
-        ``(0, 0)`` with score minus infinity.
-
-    Raises
-    ------
-    ValueError
-        If an argument cannot be used, or memory is too small; the message says what to do.
+    thousand as `candidates`. Parameters, results and errors are those of `best_pairs`, but pairs
+    are in the order of choice, each score given the pairs before it.
     """
     return _checked(_greedy(*_arguments(acquisition, beliefs, candidates, exclude, q, chunk)))
 

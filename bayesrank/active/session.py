@@ -94,10 +94,10 @@ class Session:
         return self._remember("result", lambda: self._posterior.result(self._history, self._fit))
 
     def ranking(self, *, level: float = 0.9, k: int | None = None) -> RankSummary:
-        """Rank the items at the hyperparameters in use; skills are above or below the average's.
+        """Rank the items at the hyperparameters in use; skills are relative to the average's.
 
-        Items that were retired are left out. Intervals allow for what the answers leave open about
-        the skills; those of `final_ranking` allow for the hyperparameters as well.
+        Retired items are left out. Intervals allow for what the answers leave open about the
+        skills; those of `final_ranking` allow for the hyperparameters as well.
 
         Parameters
         ----------
@@ -112,11 +112,10 @@ class Session:
         return self._summary(self.result, level, k)
 
     def final_ranking(self, *, level: float = 0.9, k: int | None = None) -> RankSummary:
-        """Rank the items once the answers are in, as `ranking` does.
+        """Rank the items as `ranking` does, averaged over hyperparameters if the loop integrates.
 
-        That takes the hyperparameters in use as known. This averages over them, unless the loop
-        says otherwise, which takes some seconds and widens the intervals by what the answers leave
-        open about them.
+        That takes some seconds, and widens the intervals by what the answers leave open about the
+        hyperparameters.
 
         Warns
         -----

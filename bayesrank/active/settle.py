@@ -1,11 +1,11 @@
 r"""The posterior after some answers, brought up to date in a few sweeps of EP.
 
-This is the fixed point of `bayesrank.infer.EP` on the same program, by the same sweeps, from the
-last posterior on. Moments are matched in code that is compiled for a number of answers that is
-rounded up, so that nothing compiles as answers grow. The Gaussian is made in NumPy, whose LAPACK
-takes matrices of any size as they come. Up to a thousand rows it keeps BLAS to one thread: a second
-one would gain little, and on a busy machine threads that wait for each other cost tens of times as
-much.
+Sweeps of EP (Minka, 2001, PhD thesis, MIT) lead from the last posterior to the fixed point of
+`bayesrank.infer.EP` on the same program. Compiled code matches the moments of a number of answers
+that is rounded up, so that nothing compiles as answers grow. NumPy makes the Gaussian, since its
+LAPACK takes matrices of any size.
+Up to a thousand rows BLAS keeps to one thread. A second one gains little, and on a busy machine
+threads that wait for each other cost tens of times as much.
 
 With :math:`G = A K A^\top` the prior covariance of the K margins and :math:`r = \sqrt\tau`, margins
 take one Cholesky factorisation of :math:`I + r G r = L L^\top` and one triangular solve. The skills
@@ -13,14 +13,9 @@ themselves come once, at the end:
 
 .. math:: C = K - W^\top W, \qquad W = L^{-1} r A K .
 
-Where there are more answers than items, the sites are gathered on the items first, and all matrices
-are n x n, however many the answers.
-
-References
-----------
-.. [1] Minka, T. (2001). A family of algorithms for approximate Bayesian inference. PhD thesis, MIT.
-.. [2] Rasmussen, C. E. and Williams, C. K. I. (2006). Gaussian Processes for Machine Learning,
-   sections 3.6 and 3.9.
+Both are in sections 3.6 and 3.9 of Rasmussen and Williams (2006), Gaussian Processes for Machine
+Learning. If there are more answers than items, their sites are first gathered on the items, and all
+matrices are n x n.
 """
 
 from __future__ import annotations

@@ -21,12 +21,10 @@ class Progress:
     gain
         Score of the best question that is left; None if none is left.
     settled
-        Probability that the best `stop_top` items are those that the posterior means say; None
+        Probability that the best `stop_top` items are those of the highest posterior means; None
         without that rule.
-    done
-        Whether a rule says to stop, or no question is left.
-    reason
-        Why, in words; empty if not done.
+    done, reason
+        Whether a rule says to stop, or no question is left; and why, in words, empty if not done.
 
     Examples
     --------

@@ -1,9 +1,8 @@
-r"""What is believed of the skills while questions are chosen, and what a question will do to it.
+"""What is believed of the skills while questions are chosen, and what a question will do to it.
 
-A question is a pair of items, and its answer depends on their skills only through the margin
-:math:`s = f_i - f_j`. So a question touches the Gaussian :math:`N(h, A)` of the skills through two
-numbers, the mean :math:`m` and the variance :math:`v` of its margin, and in one direction,
-:math:`c = A (e_i - e_j)`.
+The answer to a question about items i and j depends on their skills only through the margin
+:math:`s = f_i - f_j`. Its probability needs the margin's mean :math:`m` and variance :math:`v`
+alone. It moves the Gaussian :math:`N(h, A)` of the skills along :math:`c = A (e_i - e_j)`.
 """
 
 from typing import NamedTuple
@@ -21,19 +20,17 @@ from bayesrank.distributions import Thurstone, ThurstoneTies
 class Beliefs(NamedTuple):
     r"""A Gaussian over skills, and the noise of an answer.
 
-    An item performs at its skill plus noise, and the better performance wins:
-    :math:`P(i \succ j) = \Phi((f_i - f_j) / (\sqrt 2 \sigma))`.
+    An item performs at its skill plus noise, and the better performance wins: :math:`P(i \succ j) =
+    \Phi((f_i - f_j) / (\sqrt 2 \sigma))`.
 
     Attributes
     ----------
-    mean
-        Of the skills, shape (n,).
-    covariance
-        Of the skills, shape (n, n).
+    mean, covariance
+        Of the skills, shapes (n,) and (n, n).
     noise
         Standard deviation :math:`\sigma` of a performance, on the scale of the skills, positive.
     tie_width
-        Largest difference of performances that is answered by "about equal", positive; None where
+        Largest difference of performances that is answered by "about equal", positive; None if
         there is no such answer.
 
     Examples
@@ -82,7 +79,10 @@ def possible_answers(
 
 
 def margins(beliefs: Beliefs, pairs: ArrayLike) -> tuple[Array, Array]:
-    """Mean and variance of the margins ``f_i - f_j`` of pairs.
+    """Mean and variance, (...) each, of the margins ``f_i - f_j`` of pairs.
+
+    A variance is at least the covariance's own rounding: a pair of near-duplicates has a small one
+    and not a negative one.
 
     Parameters
     ----------
@@ -90,12 +90,6 @@ def margins(beliefs: Beliefs, pairs: ArrayLike) -> tuple[Array, Array]:
         Beliefs about n skills.
     pairs : ArrayLike
         Pairs (i, j) of items, integers of shape (..., 2).
-
-    Returns
-    -------
-    tuple
-        Mean and variance, each of shape (...). A variance is never below the covariance's own
-        rounding, so that a pair of near-duplicates has a small one and not a negative one.
     """
     pairs = jnp.asarray(pairs)
     i, j = pairs[..., 0], pairs[..., 1]
@@ -107,7 +101,7 @@ def margins(beliefs: Beliefs, pairs: ArrayLike) -> tuple[Array, Array]:
 
 
 def anticipate(beliefs: Beliefs, pair: ArrayLike) -> Beliefs:
-    r"""Beliefs to be expected once a question has been answered, whatever the answer.
+    r"""Beliefs to be expected once a question has been answered: the same but for the covariance.
 
     Answer :math:`y` moves the mean by :math:`g_y c` and takes :math:`\omega_y c c^\top` off the
     covariance. Here :math:`g_y` and :math:`-\omega_y` are derivatives of :math:`\log Z_y` in the
@@ -119,9 +113,9 @@ def anticipate(beliefs: Beliefs, pair: ArrayLike) -> Beliefs:
         \bar\omega = \frac{1}{2 \sigma^2 + v} \frac{\phi(z)^2}{p (1 - p)} .
 
     With ties :math:`\bar\omega` is the average of :math:`\omega_y` over three answers. For an even
-    question (:math:`m = 0`) without ties both answers leave exactly this covariance. What is taken
-    off, :math:`\bar\omega\, c c^\top`, is also how much the mean is going to move,
-    :math:`\mathrm{Var}[g_y]\, c c^\top`: nothing is lost, it only becomes known.
+    question (:math:`m = 0`) without ties both answers leave exactly this covariance. The covariance
+    loses :math:`\bar\omega\, c c^\top = \mathrm{Var}[g_y]\, c c^\top`, the covariance of the mean's
+    move: uncertainty becomes knowledge.
 
     Parameters
     ----------
@@ -129,11 +123,6 @@ def anticipate(beliefs: Beliefs, pair: ArrayLike) -> Beliefs:
         Beliefs before the question.
     pair : ArrayLike
         The question, integers of shape (2,).
-
-    Returns
-    -------
-    Beliefs
-        The same mean and noise, and the expected covariance.
     """
     pair = jnp.asarray(pair)
     covariance = jnp.asarray(beliefs.covariance)

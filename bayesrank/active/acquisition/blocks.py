@@ -1,8 +1,8 @@
-r"""Criteria that pass each candidate over all items, for a block of candidates at a time.
+"""Criteria that pass each candidate over all items, for a block of candidates at a time.
 
-The candidates of a block are all pairs of a few items (its rows) with many (its columns). What is
-needed of an item then is a column of a table, and a block's columns are slices of it, where
-candidates in no order have to gather a row of the covariance for either of their items.
+A block is all pairs of a few items (its rows) with many (its columns). An item needs one column of
+a table, so a block needs slices of it. Candidates in no order gather a row of the covariance for
+each of their items instead.
 """
 
 import math

@@ -1,8 +1,8 @@
 r"""Scores of pairs by what their comparison tells, under a Gaussian over skills.
 
 An acquisition is a pure function ``acquisition(beliefs, pairs) -> scores``: pairs (..., 2) to
-scores (...), the higher the sooner asked. Those that hold arrays of their own, such as a random
-key, are `jax.tree_util.Partial`, so that other arrays of the same shapes do not compile anew.
+scores (...), the higher the sooner asked. One that holds arrays, such as a random key, is a
+`jax.tree_util.Partial`: other arrays of the same shapes do not compile anew.
 
 All but `random_gain` see a pair through the mean :math:`m` and the variance :math:`v` of its margin
 alone. Below, :math:`z = m / \sqrt{2 \sigma^2 + v}` and :math:`p = \Phi(z)` is the probability that
@@ -57,9 +57,9 @@ def entropy_gain(beliefs: Beliefs, pairs: ArrayLike) -> Array:
                    = -\tfrac12 \log(1 - \omega_y\, a^\top \lambda a)
                    = -\tfrac12 \log \frac{v_y}{v},
 
-    with :math:`v_y = v - \omega_y v^2` the variance of the margin after answer :math:`y`: a ratio
-    of two scalars. The whole covariance of the skills has the same ratio of determinants. The score
-    is :math:`p\, \Delta H_1 + (1 - p)\, \Delta H_0`.
+    with :math:`v_y = v - \omega_y v^2` the variance of the margin after answer :math:`y`. The whole
+    covariance of the skills has the same ratio of determinants. The score is :math:`p\, \Delta H_1
+    + (1 - p)\, \Delta H_0`.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def entropy_gain(beliefs: Beliefs, pairs: ArrayLike) -> Array:
 
 
 def bald(beliefs: Beliefs, pairs: ArrayLike) -> Array:
-    r"""Mutual information between the answer and the skills (BALD, [2]_).
+    r"""Mutual information in nats between the answer and the skills (BALD, [2]_), shape (...).
 
     .. math:: H(p) - E_{s \sim N(m, v)}\, H(\Phi(s / (\sqrt 2 \sigma))), \quad
         H(p) = -p \log p - (1 - p) \log(1 - p).
@@ -91,17 +91,8 @@ def bald(beliefs: Beliefs, pairs: ArrayLike) -> Array:
     Three Gaussian bumps in x approximate the entropy :math:`H(\Phi(x))`, so the score is right to
     1.7e-7 nats for every m, v and noise. With ties the expectation is a sum over 48 nodes. It is
     right to 1e-3 nats if the margin's standard deviation is at most 6 times the noise, and to 1e-5
-    up to 2.5 times.
-
-    Parameters
-    ----------
-    beliefs, pairs
-        As for `entropy_gain`.
-
-    Returns
-    -------
-    Array
-        Mutual information in nats, between 0 and log 2 but for the error, shape (...).
+    up to 2.5 times. But for these errors it is between 0 and log 2. Parameters are those of
+    `entropy_gain`.
     """
     mean, variance = margins(beliefs, pairs)
     if beliefs.tie_width is not None:
@@ -138,17 +129,9 @@ def answer_entropy(square: Array, spread: ArrayLike = 0.0) -> Array:
 
 
 def margin_variance(beliefs: Beliefs, pairs: ArrayLike) -> Array:
-    """Variance of the margin, whatever its mean: the pair whose difference is known least.
+    """Variance of the margin, whatever its mean, shape (...), on the squared scale of the skills.
 
-    Parameters
-    ----------
-    beliefs, pairs
-        As for `entropy_gain`.
-
-    Returns
-    -------
-    Array
-        Variances, on the squared scale of the skills, shape (...).
+    The pair whose difference is known least scores highest. Parameters are those of `entropy_gain`.
     """
     return margins(beliefs, pairs)[1]
 
@@ -159,15 +142,7 @@ def eubo(beliefs: Beliefs, pairs: ArrayLike) -> Array:
     .. math:: E[\max(f_i, f_j)] = h_i \Phi(u) + h_j \Phi(-u) + \sqrt v\, \phi(u), \quad
         u = m / \sqrt v .
 
-    Parameters
-    ----------
-    beliefs, pairs
-        As for `entropy_gain`.
-
-    Returns
-    -------
-    Array
-        Expected skills, shape (...).
+    Parameters are those of `entropy_gain`. Scores are expected skills, shape (...).
     """
     pairs = jnp.asarray(pairs)
     mean, variance = margins(beliefs, pairs)
@@ -179,17 +154,12 @@ def eubo(beliefs: Beliefs, pairs: ArrayLike) -> Array:
 
 
 def random_gain(key: Array) -> Acquisition:
-    """Scores that order pairs at random.
+    """Scores that order pairs at random: uniform in [0, 1), shape (...) for pairs (..., 2).
 
     Parameters
     ----------
     key : Array
         Random key. The score of a pair depends on it and the pair alone, in either order.
-
-    Returns
-    -------
-    Acquisition
-        Uniform scores in [0, 1), shape (...) for pairs (..., 2).
     """
     return Partial(_random_scores, key)
 

@@ -1,15 +1,14 @@
 r"""Scores of pairs by what their comparison tells of everything else that is not known.
 
-Chu and Ghahramani's "much more expensive alternative": the predictive distributions of all the
-unlabelled data are updated by the candidate, and the expected reductions of their entropies are
-added up. An answer :math:`y` to a question with direction :math:`c = A (e_i - e_j)` moves a skill
-or margin whose covariance with the question's margin is :math:`c_p` to
+This is Chu and Ghahramani's "much more expensive alternative" [1]_: update the predictive
+distributions of all unlabelled data by the candidate, and add up the expected reductions of their
+entropies. Take a question with direction :math:`c = A (e_i - e_j)`, and a skill or margin whose
+covariance with the question's margin is :math:`c_p`. Answer :math:`y` moves it to
 
 .. math:: m_p' = m_p + g_y c_p, \qquad v_p' = v_p - \omega_y c_p^2,
 
-where :math:`g_y` and :math:`-\omega_y` are the derivatives of :math:`\log Z_y`. So a
-candidate costs one pass over the pool, where the acquisitions of `bayesrank.active.acquisition`
-look at two numbers.
+where :math:`g_y` and :math:`-\omega_y` are the derivatives of :math:`\log Z_y`. So a candidate
+costs one pass over the pool. The other acquisitions look at two numbers.
 
 References
 ----------
@@ -54,10 +53,10 @@ def pool_entropy(beliefs: Beliefs, pairs: ArrayLike, *, pool: ArrayLike | None =
     beliefs, pairs
         Beliefs about n skills, and candidates, integers of shape (..., 2).
     pool : ArrayLike, optional
-        Comparisons that are not known yet, integers of shape (m, 2): then the sum is of the
-        entropies of their answers. Without it, of the entropies
-        :math:`\tfrac12 \log(2 \pi e A_{ii})` of the skills of all items. As an acquisition with a
-        pool, pass ``jax.tree_util.Partial(pool_entropy, pool=pool)``.
+        Comparisons that are not known yet, integers of shape (m, 2), whose answers' entropies are
+        summed. Without it, the sum is over the skills of all items, of :math:`\tfrac12 \log(2 \pi e
+        A_{ii})`. As an acquisition with a pool, pass ``jax.tree_util.Partial(pool_entropy,
+        pool=pool)``.
 
     Returns
     -------
@@ -93,10 +92,9 @@ def pool_entropy(beliefs: Beliefs, pairs: ArrayLike, *, pool: ArrayLike | None =
 
 
 def pool_error(beliefs: Beliefs, pairs: ArrayLike, *, pool: ArrayLike) -> Array:
-    r"""Expected reduction of the number of pairs in a pool that are put in the wrong order ([2]_).
+    r"""Expected reduction, shape (...), of the number of pairs in a pool in the wrong order ([2]_).
 
-    Pairs are ordered by posterior mean, so that one is wrong with probability
-    :math:`\Phi(-|m_p| / \sqrt{v_p})`.
+    Posterior means order a pair, so it is wrong with probability :math:`\Phi(-|m_p| / \sqrt{v_p})`.
 
     Parameters
     ----------
@@ -105,11 +103,6 @@ def pool_error(beliefs: Beliefs, pairs: ArrayLike, *, pool: ArrayLike) -> Array:
     pool : ArrayLike
         Pairs whose order matters, integers of shape (m, 2): all pairs of items, or a random sample
         of them. As an acquisition, pass ``jax.tree_util.Partial(pool_error, pool=pool)``.
-
-    Returns
-    -------
-    Array
-        Expected number of pairs that will not be wrong any more, shape (...).
     """
     pool = jnp.asarray(pool)
     mean, variance = margins(beliefs, pool)
@@ -127,19 +120,13 @@ def pool_variance(beliefs: Beliefs, pairs: ArrayLike) -> Array:
 
     An answer is expected to take :math:`\bar\omega (c_a - c_b)^2` off the variance of the margin of
     items a and b (`bayesrank.active.anticipate`). Its average over all pairs is :math:`2
-    \bar\omega` times the sample variance of c, at the price of one pass over the items.
+    \bar\omega` times the sample variance of c, which takes one pass over the items. Scores have
+    shape (...), on the squared scale of the skills.
 
     Parameters
     ----------
-    beliefs : Beliefs
-        Beliefs about n > 1 skills.
-    pairs : ArrayLike
-        Candidates, integers of shape (..., 2).
-
-    Returns
-    -------
-    Array
-        Expected reductions, on the squared scale of the skills, shape (...).
+    beliefs, pairs
+        Beliefs about n > 1 skills, and candidates, integers of shape (..., 2).
     """
     pairs, covariance = jnp.asarray(pairs), jnp.asarray(beliefs.covariance)
 

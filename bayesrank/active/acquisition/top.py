@@ -1,14 +1,10 @@
 r"""Scores of pairs by what they tell of which k items are the best.
 
-The set of the k highest means has the largest expected sum of skills. What is lost by it is
-:math:`E[\max_S \sum_{i \in S} f_i] - \max_S \sum_{i \in S} h_i`, and the score of a pair is how
-much less would be lost if its margin were known. That is the value of perfect information of [1]_
-about one margin; the value of a single noisy answer is zero for most pairs, since no one answer
-would change the set.
-
-References
-----------
-.. [1] Raiffa, H. and Schlaifer, R. (1961). Applied statistical decision theory. Harvard.
+The set of the k highest means has the largest expected sum of skills. It is expected to lose
+:math:`E[\max_S \sum_{i \in S} f_i] - \max_S \sum_{i \in S} h_i`. The score of a pair is how much
+less it would lose if the pair's margin were known: the value of perfect information about one
+margin (Raiffa and Schlaifer, 1961, Applied statistical decision theory, Harvard). The value of one
+noisy answer is zero for most pairs, since no one answer would change the set.
 """
 
 from functools import cache, partial
@@ -29,18 +25,11 @@ _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
 @cache
 def top_gain(k: int) -> Acquisition:
-    """How much less a choice of the best k items is expected to lose if a margin were known.
+    """How much less a choice of the best `k` items is expected to lose if a margin were known.
 
-    Parameters
-    ----------
-    k : int
-        Number of items at the top.
-
-    Returns
-    -------
-    Acquisition
-        Scores (...) of pairs (..., 2), at least 0, on the scale of the skills. Of many items, those
-        count that are the best by mean, and the 64 best by mean and three standard deviations.
+    Scores (...) of pairs (..., 2) are at least 0, on the scale of the skills. Of many items, only
+    the k best by mean count, and the 64 others that are best by mean plus three standard
+    deviations.
     """
     return partial(_gain, k=k)
 

@@ -1,4 +1,4 @@
-r"""A file of answers that loses none: append-only, one JSON object a line, synced before it counts.
+"""A file of answers that loses none: append-only, one JSON object a line, synced before it counts.
 
 The first line binds the file to its items; each line after it is a record with a running number
 ``n``. Every line ends with the CRC-32 of what stands before it:
@@ -9,11 +9,10 @@ The first line binds the file to its items; each line after it is a record with 
     {"n":1,"event":"answer","winner":2,"loser":0,"labels":["Filter","Instant"],"crc":"93f0d7a2"}
 
 A record is written, flushed and synced before `Journal.append` returns. If the process dies before
-that, at whatever byte, the file ends in a piece of a line, which is recognised by its checksum and
-dropped when the journal is next opened; a line that lacks only its end is whole. So a journal holds
-exactly the records that were acknowledged, and perhaps the one that was whole on disk but whose
-acknowledgement was cut off. A line that is damaged with others below it was acknowledged once: that
-is refused, not repaired.
+that, the file may end in a piece of a line. Its checksum shows that, and the next opening drops it;
+a line that lacks only its end is whole. So a journal holds exactly the acknowledged records, and
+perhaps one that was whole on disk when its acknowledgement was cut off. A damaged line with others
+below it was acknowledged once: opening refuses it, and does not repair it.
 
 One process at a time: the file is locked (``flock``) while it is open, and a second one is refused.
 Threads of that process take turns.
@@ -52,23 +51,20 @@ class Journal:
 
     Parameters
     ----------
-    path
-        The file. It is begun if it does not exist.
-    header
-        What the journal is about; a journal that was begun with another header is refused.
+    path, header
+        The file, begun if it does not exist, and what the journal is about. A journal that was
+        begun with another header is refused.
 
     Attributes
     ----------
-    path
-        The file.
-    torn
-        What was dropped from the end when the journal was opened: an unfinished line.
+    path, torn
+        The file, and the unfinished line that opening the journal dropped from the end, if any.
 
     Raises
     ------
     JournalError
-        If the file cannot be used: it cannot be opened or written, is open elsewhere, is damaged,
-        or is about something else.
+        If the file cannot be opened or written, is open elsewhere, is damaged, or is about
+        something else.
 
     Notes
     -----
@@ -130,8 +126,8 @@ class Journal:
         Raises
         ------
         JournalError
-            If it cannot be written, for instance because the disk is full. What was written of it
-            is taken back. If even that fails, every later call is refused, too: open the journal
+            If it cannot be written, for instance because the disk is full. The journal takes back
+            what it wrote of it. If even that fails, it refuses every later call: open the journal
             again, which sees what is there.
         """
         with self._turn:
@@ -231,19 +227,13 @@ class Journal:
 def read_journal(
     path: str | os.PathLike[str], header: Mapping[str, Any] | None = None
 ) -> JournalContents:
-    """Read a journal without locking or changing it, also while another process writes to it.
+    """Read a journal's records without locking or changing it, also while another process writes.
 
     Parameters
     ----------
-    path
-        The file.
-    header
-        What the journal should be about, if that is to be checked.
-
-    Returns
-    -------
-    JournalContents
-        Its records; an unfinished last line is not one.
+    path, header
+        The file, and what the journal should be about, if that is to be checked. An unfinished last
+        line is not a record.
 
     Raises
     ------

@@ -32,8 +32,8 @@ class JournalContents:
     Attributes
     ----------
     lines
-        Every line, the first one included, with the number of bytes up to its end. The last
-        line may lack its end, which is not counted then.
+        Every line, the first one included, with the number of bytes up to its end; a last line may
+        lack its end, which then does not count.
     torn
         The bytes of an unfinished last line, which was never acknowledged; empty if there is none.
     """
