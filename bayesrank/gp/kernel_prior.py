@@ -161,9 +161,11 @@ class KernelPrior:
         Parameters
         ----------
         moments
-            Second moments of the core, summed over `num_users` users, shape (c, c).
+            Second moments of the core, summed over users, shape (c, c).
         base
             Base kernel of the core, shape (c, c).
+        num_users
+            Number of users.
         """
         kernel = self.posterior_mode(self.tiers[0], moments, base, num_users)
         for tier in self.tiers[1:]:

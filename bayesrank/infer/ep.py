@@ -40,9 +40,9 @@ _STRUCTURES = ("auto", "dense", "factorised", "probes", "low_rank")
 class EP:
     """Expectation propagation on a NumPyro program.
 
-    The program is a NumPyro model whose unobserved real-valued sites are jointly Gaussian at fixed
-    hyperparameters. Each element of an observed site's log density sees them through one affine
-    scalar predictor. Predictors and likelihoods are found in the program's trace.
+    The program's unobserved real-valued sites must be jointly Gaussian at fixed hyperparameters.
+    Each element of an observed site's log density sees them through one affine scalar predictor.
+    EP finds predictors and likelihoods in the program's trace.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class EP:
         Power of EP in (0, 1]; 1 is EP, towards 0 it approaches a variational approximation. Some
         programs that do not settle with 1 do so with 0.5.
     damping
-        Largest share of a proposed change that a sweep takes, in (0, 1].  Sweeps that make things
+        Largest share of a proposed change that a sweep takes, in (0, 1]. Sweeps that make things
         worse shorten it.
     max_sweeps
         Number of parallel sweeps after which to give up.
@@ -60,21 +60,21 @@ class EP:
         Largest move of a margin in the last sweep: of means in posterior standard deviations, and
         of log variances.
     precision
-        "float64" computes in double precision whatever JAX is configured to; "float32" in single
-        precision, about twice as fast, with an accuracy near 1e-3 posterior standard deviations and
-        a `tol` no smaller than 1e-3.
+        "float64" computes in double precision whatever JAX is configured to. "float32" is about
+        twice as fast, accurate to about 1e-3 posterior standard deviations, with a `tol` of at
+        least 1e-3.
     structure
-        How the posterior is kept. "dense" keeps all covariances. "factorised" is quick, and keeps a
-        Gaussian for each of independent latents alone. "probes" keeps a sparse precision, of
-        independent latents and of those drawn given few others (walks, hierarchies). "low_rank" is
-        for a prior of low rank plus diagonal (`bayesrank.gp.inducing_point_prior`), or few latents
-        that all data share beside many others (``Phi @ w + e``). "auto" is dense up to 3,000
-        latents, and "probes" or "low_rank" beyond. With independent latents and a likelihood that
-        is not log-concave it is "factorised", with a warning.
+        How to represent the posterior. "dense" has all covariances. "factorised" is quick, with a
+        Gaussian for each of independent latents alone. "probes" has a sparse precision, of latents
+        that are independent or drawn given few others (walks, hierarchies). "low_rank" is for a
+        prior of low rank plus diagonal (`bayesrank.gp.inducing_point_prior`), or few latents that
+        all data share beside many others (``Phi @ w + e``). "auto" is dense up to 3,000 latents,
+        and "probes" or "low_rank" beyond. With independent latents and a likelihood that is not
+        log-concave it is then "factorised", with a warning.
     mesh
-        Devices that share the sites, of one process or of several (`jax.distributed`); each does
-        its part of a sweep, and what they say of the latents is summed. It serves "dense" and
-        "factorised". Every process makes the same calls with the same data, and has the result.
+        Devices that share the sites of "dense" or "factorised", of one process or of several
+        (`jax.distributed`). Every process makes the same calls with the same data, and has the
+        result.
 
     Examples
     --------
@@ -124,10 +124,7 @@ class EP:
         return {name: getattr(self, name) for name in names}
 
     def with_settings(self, **changed: Any) -> EP:
-        """Make an engine of the same class and program, with the same settings but for these.
-
-        A class whose constructor takes other arguments overrides this.
-        """
+        """Make an engine of the same class and program, with the same settings but for these."""
         return type(self)(self.model, **(self.settings | changed))
 
     # Whether `read_source` asks its source for the program's arguments.
@@ -142,16 +139,9 @@ class EP:
     # ------------------------------------------------------------ pure functions
 
     def read_source(self, source: Traced, params: Mapping[str, Any]) -> Program:
-        """Read a program at given hyperparameters: all that follows goes through here.
+        """Read a program with the sites in `params` fixed.
 
-        An engine that keeps its posterior in another way overrides this method alone. Pure.
-
-        Parameters
-        ----------
-        source
-            The program.
-        params
-            Values of sites to be held fixed, by name.
+        An engine with another form of posterior overrides this method alone. Pure.
         """
         return read_program(source, params, power=self.power, structure=self.structure)
 
@@ -173,12 +163,12 @@ class EP:
         return program
 
     def init(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> EPState:
-        """State before the first sweep.  Pure; `params` holds sites fixed by name, as in `run`.
+        """State before the first sweep. Pure; `params` fixes sites by name, as in `run`.
 
         Raises
         ------
         ValueError
-            If the posterior is kept by its sparse precision or as low rank: `run` alone sweeps.
+            If the posterior has no covariances ("probes", "low_rank"): only `run` sweeps over it.
         """
         program = self.read(params, *args, **kwargs)
         check_pure(program)
@@ -200,10 +190,8 @@ class EP:
 
         Parameters
         ----------
-        params
-            Values of sites to be held fixed, by name.
-        *args, **kwargs
-            Arguments of the program.
+        params, *args, **kwargs
+            As in `run`.
         init_sites
             Sites ``(tau, nu)`` to start from, as in ``state.tau, state.nu`` of an earlier solution.
 
@@ -215,8 +203,7 @@ class EP:
         Raises
         ------
         ValueError
-            If the program is not one that EP can take; or if its posterior is kept by its sparse
-            precision or as low rank, which `run` alone sweeps over.
+            If EP cannot take the program, or its posterior has no covariances, as in `init`.
         """
         program = self.read(params, *args, **kwargs)
         check_pure(program)
@@ -239,13 +226,7 @@ class EP:
         return sweep_on(program.problem, how, init_sites)
 
     def log_evidence(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> Array:
-        """EP's log evidence, differentiable in the hyperparameters; see `evidence_and_state`.
-
-        Returns
-        -------
-        Array
-            A scalar.
-        """
+        """EP's log evidence, a scalar that can be differentiated; see `evidence_and_state`."""
         return self.evidence_and_state(params, *args, **kwargs)[0]
 
     def evidence_and_state(
@@ -257,8 +238,8 @@ class EP:
     ) -> tuple[Array, EPState]:
         """EP's log evidence, differentiable, and the state that it was evaluated at.
 
-        The derivative holds sites and cavities fixed; at EP's fixed point the evidence is
-        stationary in them. Pure, like `step`.
+        The derivative holds sites and cavities fixed, as the evidence is stationary in them at EP's
+        fixed point. Pure, like `step`.
 
         Parameters
         ----------
@@ -272,9 +253,8 @@ class EP:
         Returns
         -------
         tuple
-            The log of the integral of the program's density over its latents, at these
-            hyperparameters (their own prior density is not part of it); and the state, without
-            derivative.
+            Log of the integral of the program's density over its latents, without the prior density
+            of the hyperparameters; and the state, without derivative.
         """
         source = self._checked(args, kwargs, params)
         return self.evidence_of(source, params, init_sites, self.limits)[:2]
@@ -311,27 +291,23 @@ class EP:
         rng_key
             Random key of the posterior draws; the posterior itself is deterministic.
         *args, **kwargs
-            Arguments of the program, which runs once.  Code is compiled once for programs that
-            compute the same of arrays of the same shapes.
+            Arguments of the program, which runs once. Programs that compute the same of arrays of
+            the same shapes share compiled code.
         params
-            Values of sites to be held fixed, by name.  Hyperparameters that are not named take
-            their initial value (`param` sites) or the median of their prior.
+            Values of sites to fix, by name. Other hyperparameters take their initial value (`param`
+            sites) or the median of their prior.
         num_samples
-            Number of posterior draws that the result keeps.
+            Number of posterior draws of the result.
         callback
             Called after each sweep with its number and the largest move of a margin, in posterior
             standard deviations. An error in it is raised when the sweeps have ended. With a `mesh`,
             the first process calls it. Later sweeps of "probes" and "low_rank" do not.
 
-        Returns
-        -------
-        EPResult
-
         Raises
         ------
         ValueError, TypeError
-            If the program is not one that EP can take; the message names the site, what is wrong
-            and the fix; if `rng_key` is not a random key, or an argument is being traced.
+            If EP cannot take the program; the message names the site, the problem and the fix. If
+            `rng_key` is not a random key, or an argument is being traced.
 
         Warns
         -----
@@ -421,22 +397,10 @@ class EP:
     def posterior_at(
         self, program: Traced, params: Mapping[str, Any], init_sites: Sites
     ) -> tuple[Solution, Kept | None]:
-        """Sweep from given sites to a posterior that is kept without covariances.
+        """Sweep from given sites to a posterior without covariances, given all hyperparameters.
 
-        Parameters
-        ----------
-        program
-            The program.
-        params
-            Values of all hyperparameters, by name.
-        init_sites
-            Sites to start from.
-
-        Returns
-        -------
-        tuple
-            The end of the sweeps, and what stands for the covariances; None where a check of the
-            program fails at these hyperparameters, or its prior or rows are not numbers.
+        Returns the end of the sweeps, and what stands for the covariances. The latter is None if a
+        check of the program fails at these hyperparameters, or its prior or rows are not numbers.
         """
         solved, (layout, _) = self.solve_traced(program, params)
         numbers = all(np.all(np.isfinite(array)) for array in jax.tree.leaves(solved.large))

@@ -1,7 +1,7 @@
-"""EP's posterior handed to NumPyro's own engines: a guide for SVI, settings for NUTS.
+"""EP's posterior for NumPyro's own engines: a guide for SVI, settings for NUTS.
 
 They work on the unconstrained scale of the program's sites, on which a real-valued site is itself.
-EP's moments are carried there by the slope at the mean.
+The slope at the mean carries EP's moments there.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Draws that stay where latents with bounded support can be.
 
-EP gives such a latent a mean and a standard deviation, and knows its correlations.  Its margin is
-taken to be the gamma distribution of this mean and standard deviation where the support has one
-end, and the beta distribution where it has two; the draws keep the ranks of those of a Gaussian
-with EP's correlations (a Gaussian copula).
+EP gives such a latent a mean and a standard deviation, and knows its correlations. Its margin is
+then the gamma distribution of these moments if the support has one end, and the beta distribution
+if it has two. The draws have the ranks of draws from a Gaussian with EP's correlations (a Gaussian
+copula).
 """
 
 from __future__ import annotations

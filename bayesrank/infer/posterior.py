@@ -28,24 +28,24 @@ _JUDGED = 32
 
 @dataclass(frozen=True)
 class Approximation:
-    """How a posterior is kept, and what that costs in accuracy.
+    """How EP represents a posterior, and what that costs in accuracy.
 
     Attributes
     ----------
     structure
-        "factorised", "probes" or "low_rank".
+        "dense", "factorised", "probes" or "low_rank".
     error
         Root mean square of the relative errors of standard deviations of differences, of pairs
         that have met and pairs that never have, half and half.
     bias
-        Mean of the relative errors over the pairs that never met; negative where standard
-        deviations are too small.
+        Mean of the relative errors over the pairs that never met; negative if standard deviations
+        are too small.
     method
-        How it was estimated.
+        How the errors were estimated.
     rank
-        Of a prior of low rank plus diagonal; else None.
+        Rank of a prior of low rank plus diagonal; else None.
     residuals_seen
-        Share that the data tell of what such a prior leaves to each latent alone, from 0 to 1.
+        Share that the data reveal of what such a prior leaves to each latent alone, from 0 to 1.
 
     Examples
     --------

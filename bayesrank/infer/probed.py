@@ -1,7 +1,7 @@
 """EP on many latents and short rows: means by conjugate gradients, variances by probes.
 
-It starts from given sites and goes on as EP does where all covariances are kept, on the host, with
-the variances of the margins from the same random signs in every sweep, so that it converges.
+Sweeps run on the host, from given sites on, as where all covariances are kept. The variances of the
+margins come from the same random signs in every sweep, so the sweeps converge.
 """
 
 from __future__ import annotations

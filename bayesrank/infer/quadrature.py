@@ -1,25 +1,26 @@
 """Moments of tilted distributions, for any likelihood of a scalar predictor, by quadrature.
 
 The tilted density ``p(x) = exp(l(x)) N(x; m, v) / Z`` can be a thousand times narrower than its
-cavity, sit forty standard deviations away from the cavity's mean, or be cut off on one side within
-a ten-thousandth of its width.  A rule with fixed nodes misses such shapes, so the nodes are placed
-afresh for each element.  Where all elements have one smooth peak the trapezoidal rule will do
+cavity, or sit forty standard deviations away from its mean. An edge can cut it off within a
+ten-thousandth of its width. A rule with fixed nodes misses such shapes, so each element has nodes
+of its own. If all elements have one smooth peak the trapezoidal rule serves
 (`bayesrank.infer.trapezoid`); else
 
-1. the ends of the interval are where the density has fallen by a fixed number of nats beyond
-   its mode and beyond the likelihood's own peak (a likelihood with heavy tails has mass at both);
-2. the interval's panels are moved, a few times, so that each holds the same share of the variation
-   of the log density and of the logarithm of its slope (equidistribution; de Boor, 1973): panels
-   crowd where the density drops or kinks;
+1. the interval ends where the density has fallen by a fixed number of nats beyond its mode and
+   beyond the likelihood's own peak: a likelihood with heavy tails has mass at both;
+2. its panels move, a few times, until all have equal shares of the variation of the log density and
+   of the logarithm of its slope (equidistribution; de Boor, 1973, Good approximation by splines
+   with variable knots): panels crowd where the density drops or kinks;
 3. each panel gets a Gauss-Legendre rule.
 
 The derivatives of ``log Z`` come from identities that hold for every likelihood, with expectations
 under ``p``,
 
-    d log Z / dm   = E[l'(x)]           = (E[x] - m) / v
+    d log Z / dm   = E[l'(x)]           = (E[x] - m) / v,
+
     d2 log Z / dm2 = Cov[l'(x), x] / v  = (Var[x] - v) / v**2.
 
-The middle forms keep their digits for narrow cavities, where the right ones cancel.  The right ones
+The middle forms keep their digits for narrow cavities, where the right ones cancel. The right ones
 do not depend on the slope of the likelihood, which a wide cavity sees as a spike.
 """
 
@@ -54,8 +55,7 @@ def tilted_moments(
 ) -> TiltedMoments:
     """Integrate likelihoods (G,) against cavities of `mean` and `variance` (G,); differentiable.
 
-    The nodes are held fixed, which changes neither the integral nor its derivative. Splines after
-    de Boor (1973), Good approximation by splines with variable knots.
+    The nodes are held fixed, which changes neither the integral nor its derivative.
     """
     smooth, is_right = trapezoid_moments(log_likelihood, mean, variance)
     return lax.cond(

@@ -1,15 +1,14 @@
 r"""What the quadrature of a factor has missed, by a look over a grid.
 
-The rules of `bayesrank.infer.quadrature` place their nodes around the peaks that they come upon; a
-peak beside these is lost, and the sums do not tell.  So, once a run has ended, the tilted density
-:math:`p(x) = \exp(l(x)) N(x; m, v)` is looked at on a grid over the whole cavity, and its integral
-compared with what the rule has found, and so are its mean and variance.
+The rules of `bayesrank.infer.quadrature` place their nodes around the peaks that they find. Another
+peak is lost, and the sums do not show it. Once a run has ended, a grid over the whole cavity
+therefore integrates the tilted density :math:`p(x) = \exp(l(x)) N(x; m, v)` anew. Its mass, mean
+and variance are compared with the rule's.
 
-Each cell of width h counts as :math:`h \sqrt{p(a)\, p(b)}` with its ends a and b, which is no more
-than the cell holds wherever p is log-concave.  So a peak narrower than a cell, which the grid
-cannot judge, is counted as less than it is, wherever the grid happens to fall; a missed mass is
-real.  A grid sees no peak that lies between two of its points.  So where it finds less than the
-rule, the rest may be anywhere, and moments may differ by as much.
+A cell of width h from a to b counts as :math:`h \sqrt{p(a)\, p(b)}`, which is no more than its mass
+wherever p is log-concave. So a peak narrower than a cell counts as less than it is, wherever the
+grid happens to fall: a missed mass is real. The grid sees no peak between two of its points. If it
+finds less than the rule, the rest may be anywhere, and moments may differ as much.
 """
 
 from __future__ import annotations

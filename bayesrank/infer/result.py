@@ -66,9 +66,9 @@ class GaussianMoments:
 
     @cached_property
     def approximation(self) -> Approximation:
-        """How the posterior is kept, and what that costs in accuracy.
+        """How EP represents the posterior, and what that costs in accuracy.
 
-        Without covariances it is judged on 32 pairs, each solved by itself: some seconds.
+        Without covariances it solves 32 pairs one by one, in some seconds.
         """
         return self.posterior.approximation()
 
@@ -119,28 +119,23 @@ class GaussianMoments:
         site: str | None = None,
         exact: bool = True,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Posterior means and standard deviations of differences of latents.
+        """Posterior means and standard deviations of ``first - second``, in the shape of these.
 
         Parameters
         ----------
         first, second
             Numbers of latents in their site, laid end to end: integers, or arrays of shape (m,).
         site
-            Name of the site; it may be left out where there is one.
+            Name of the site, needed if there are several.
         exact
-            Where covariances are not kept, whether to solve for each pair, which is right given
-            EP's sites and takes some tens of milliseconds a pair; else standard deviations are as
-            good as `approximation` says, of a million pairs in a second.
-
-        Returns
-        -------
-        tuple
-            Mean and standard deviation of ``first - second``, in the shape of these.
+            Without covariances, whether to solve for each pair. That is right given EP's sites, and
+            takes some tens of milliseconds a pair. If not, standard deviations are as good as
+            `approximation` says, and take a second for a million pairs.
 
         Raises
         ------
         ValueError
-            If `site` is left out where there are several, or is none, or a number is out of range.
+            If `site` is missing or unknown, or a number is not an integer or out of range.
         """
         first, second = self._numbers(first, second, site)
         flat = first.ravel(), second.ravel()
@@ -196,30 +191,29 @@ class EPResult(GaussianMoments):
     sites
         For each observed site, the site parameters ``(tau, nu)`` of its margins, measured from the
         prior mean.
-    log_evidence
-        EP's approximation of the log evidence, in nats.
-    log_evidence_error
-        Its standard error, if a log determinant is estimated.
+    log_evidence, log_evidence_error
+        EP's approximation of the log evidence, in nats; and its standard error, if a log
+        determinant is estimated.
     missed_mass
         Observed sites with a factor whose quadrature missed over 1% of the mass, with the largest
         share.
     moment_errors
-        Observed sites with a factor whose mean or SD is wrong by over .03 SD, with the largest
-        error.
+        Observed sites with a factor whose mean or standard deviation is wrong by over 0.03 standard
+        deviations, with the largest error.
     converged
         Whether the last sweep moved no margin beyond the tolerance and skipped no site.
     num_sweeps, power
-        Number of sweeps, and the power of EP: 0.5 if EP did not settle at 1.
+        Number of sweeps, and the power of EP.
     skipped_sites
         Number of site updates that an improper cavity prevented, over all sweeps.
     max_change
         Largest move of a margin in the last sweep, in posterior standard deviations.
     dropped_sites
-        Unobserved sites that are not Gaussian and have no data. They are not part of the posterior;
+        Unobserved sites that are not Gaussian and have no data, outside of the posterior;
         `numpyro.infer.Predictive` draws them.
     marginalized_sites
         Latents of groups that EP integrates out, group by group, such as performances on one
-        occasion. `numpyro.infer.Predictive` draws them anew.
+        occasion; `numpyro.infer.Predictive` draws them anew.
     sources
         Where given values of `params` came from, in words.
     conditioned_sites
@@ -232,7 +226,7 @@ class EPResult(GaussianMoments):
     Notes
     -----
     Large models store no joint covariance (`structure`). Means, standard deviations, differences
-    and draws remain available; whatever needs all covariances is refused beyond 5,000 latents.
+    and draws remain available. Beyond 5,000 latents, the result refuses what needs all covariances.
 
     Examples
     --------
@@ -280,6 +274,9 @@ class EPResult(GaussianMoments):
     def get_samples(self, group_by_chain: bool = False) -> dict[str, np.ndarray]:
         """Independent draws from the posterior; the same ones at every call.
 
+        Latents without bounds are jointly Gaussian. Those with bounds have a gamma or beta margin
+        of EP's mean and standard deviation, so their draws stay within these.
+
         Parameters
         ----------
         group_by_chain
@@ -288,11 +285,9 @@ class EPResult(GaussianMoments):
         Returns
         -------
         dict
-            For each latent site, draws of shape (num_samples,) + its own; and for each
-            hyperparameter its value, repeated, so that `numpyro.infer.Predictive` and
-            `numpyro.infer.log_likelihood` see all sites. A latent with bounded support has
-            a gamma or beta margin of EP's mean and standard deviation, so that draws stay there;
-            the others are jointly Gaussian.
+            For each latent site, draws of shape (num_samples,) + its own. For each hyperparameter,
+            its value, repeated, so `numpyro.infer.Predictive` and `numpyro.infer.log_likelihood`
+            see all sites.
         """
         samples = dict(self._draws)
         for name, value in self.params.items():
@@ -317,18 +312,15 @@ class EPResult(GaussianMoments):
     ) -> np.ndarray:
         """Posterior quantiles of a function of the latents, from the draws of `get_samples`.
 
+        The result has the shape (len(probabilities),) + that of the function's.
+
         Parameters
         ----------
         function
-            Takes one draw of all sites by name, in their own shapes, and returns an array. It is
-            mapped over the draws by `jax.vmap`. For an event, use `probability`.
+            Takes one draw of all sites by name, in their own shapes, and returns an array.
+            `jax.vmap` maps it over the draws. For an event, use `probability`.
         probabilities
             Of the quantiles, each between 0 and 1.
-
-        Returns
-        -------
-        numpy.ndarray
-            Shape (len(probabilities),) + that of the function's result.
         """
         return np.quantile(self._mapped(function), probabilities, axis=0)
 
@@ -339,12 +331,7 @@ class EPResult(GaussianMoments):
         ----------
         event
             Takes one draw of all sites by name, and returns an array of true and false, as
-            ``lambda draw: draw["skill"][0] > draw["skill"][1]``.
-
-        Returns
-        -------
-        numpy.ndarray
-            In the shape of the event's result.
+            ``lambda draw: draw["skill"][0] > draw["skill"][1]``. The result has its shape.
         """
         return np.mean(self._mapped(event), axis=0)
 
@@ -355,14 +342,9 @@ class EPResult(GaussianMoments):
     def guide(self, *args: Any, **kwargs: Any) -> None:
         """Draw the latents from the posterior, as a NumPyro program.
 
-        ``Predictive(model, guide=result.guide, params={}, num_samples=100)`` draws anew with it.
-        Fixed hyperparameters are sites of it too, so that the model takes their values. Sites that
-        were dropped or integrated out are left to the model.
-
-        Parameters
-        ----------
-        *args, **kwargs
-            Those of the model; they are not looked at.
+        ``Predictive(model, guide=result.guide, params={}, num_samples=100)`` draws anew with it. It
+        has fixed hyperparameters as sites too, so the model takes their values. Sites that EP
+        dropped or integrated out are left to the model. It ignores its arguments.
         """
         white: Any = numpyro.sample(
             "_white",
@@ -377,7 +359,7 @@ class EPResult(GaussianMoments):
         """NumPyro's `AutoMultivariateNormal`, whose parameters start at this posterior.
 
         It starts SVI on the program of the latents alone, ``SVI(result.conditioned_model,
-        result.autoguide(), optim, Trace_ELBO())``; and serves
+        result.autoguide(), optim, Trace_ELBO())``. It also serves as the guide of
         ``Predictive(result.conditioned_model, guide=result.autoguide(), params={},
         num_samples=100)``.
 
@@ -401,8 +383,8 @@ class EPResult(GaussianMoments):
     def nuts_settings(self) -> dict[str, Any]:
         """Arguments that start NUTS at this posterior, with its covariance as inverse mass matrix.
 
-        Use them as ``NUTS(model, **result.nuts_settings())``; there hyperparameters vary, from
-        their values here. ``NUTS(result.conditioned_model, ...)`` holds them.
+        In ``NUTS(model, **result.nuts_settings())`` hyperparameters vary, from their values here.
+        ``NUTS(result.conditioned_model, ...)`` fixes them.
 
         Raises
         ------
@@ -415,26 +397,22 @@ class EPResult(GaussianMoments):
     def accuracy(self) -> ImportanceCheck:
         """How far the posterior can be trusted, by importance sampling.
 
-        Draws from the posterior are weighed by the program's own density. That is done when it is
-        first asked for, and takes about two seconds, more with many latents or data. There are
-        4,000 draws, and down to 1,000 where the data have more than 2,500 rows. A part of the
-        posterior that no draw comes near is not seen, such as another mode far away.
-
-        Returns
-        -------
-        bayesrank.infer.whitening.accuracy.ImportanceCheck
+        The program's own density weighs draws from the posterior, when first asked for. That takes
+        about two seconds, more with many latents or data. There are 4,000 draws, and down to 1,000
+        if the data have more than 2,500 rows. They miss a part of the posterior that none of them
+        comes near, such as another mode far away.
 
         Raises
         ------
         ValueError, TooLargeError
-            If the result keeps no posterior of some latents (`marginalized_sites`); if the
-            covariances are not kept: see `approximation`.
+            If the result keeps no posterior of some latents (`marginalized_sites`), or no
+            covariances (see `approximation`).
 
         Warns
         -----
         AccuracyWarning
-            If the posterior is off by more than 0.1 standard deviations in a mean, or by more than
-            15% in a standard deviation; or if the weights are too uneven to tell.
+            If a mean is off by more than 0.1 standard deviations, a standard deviation by more than
+            15%, or mass is missed; or if the weights are too uneven to tell.
         """
         if self.structure != "dense":
             raise TooLargeError(
@@ -472,7 +450,7 @@ class EPResult(GaussianMoments):
     def print_summary(self, level: float = 0.9) -> None:
         """Print a table of the latents, what became of each site, and how far to trust it.
 
-        `accuracy` is computed where that is cheap: up to 500 latents and 20,000 data.
+        It computes `accuracy` if that is cheap: up to 500 latents and 20,000 data.
 
         Parameters
         ----------

@@ -1,16 +1,16 @@
 r"""Expectation propagation in natural parameters, as pure functions of arrays.
 
 The model is a Gaussian ``x ~ N(0, K)`` and factors ``t_k``, each of which sees ``x`` through one
-scalar margin ``a_k' x``.  EP replaces each factor by a site ``exp(nu_k s - tau_k s^2 / 2)`` of its
-margin ``s`` so that, with every other site in place, factor and site give the margin the same mean
-and variance (Minka, 2001).  With ``S = A' diag(tau) A`` and ``psi = A' nu`` the posterior is
+scalar margin ``a_k' x``. EP replaces each factor by a site ``exp(nu_k s - tau_k s^2 / 2)`` of its
+margin ``s``. With every other site in place, factor and site give the margin the same mean and
+variance (Minka, 2001). With ``S = A' diag(tau) A`` and ``psi = A' nu`` the posterior is
 
-    covariance ``C = K (I + S K)^-1``,  mean ``C psi``,
+    covariance ``C = K (I + S K)^-1``,  mean ``C psi``.
 
-so neither ``K`` is inverted nor anything of size (factors x factors) built: the work is in the
-space of the latents. Chu and Ghahramani (2005, appendix A) keep a 2 x 2 site for each comparison;
-since a comparison sees its two items only through their difference, that site has rank one and is
-the scalar site used here.
+EP neither inverts ``K`` nor builds anything of size (factors x factors): the work is in the space
+of the latents. Chu and Ghahramani (2005, appendix A) keep a 2 x 2 site for each comparison. A
+comparison sees its two items only through their difference, so their site has rank one and is the
+scalar site used here.
 
 Power EP (Minka, 2004) removes only a fraction ``power`` of a site and matches the moments of the
 factor raised to that power.
@@ -119,7 +119,7 @@ def cavity(
 def match(
     moments: TiltedMoments, mean: Array, variance: Array, power: float = 1.0
 ) -> tuple[Array, Array, Array]:
-    """Site parameters that give a cavity the tilted moments, and whether these are proper.
+    """Sites that give cavities the tilted moments, and whether these are proper.
 
     ``tau = -d2 / (1 + d2 v)`` and ``nu = (d1 - m d2) / (1 + d2 v)``, divided by `power`.
     """
@@ -241,16 +241,15 @@ def _terms(problem: Problem, tau: tuple[Array, ...], nu: tuple[Array, ...]) -> t
 
 
 def evidence_at(problem: Problem, state: EPState, *, differentiable: bool = False) -> Array:
-    """EP's log evidence where its sweeps ended, from what the last one integrated.
+    r"""EP's log evidence where its sweeps ended, from what the last one integrated.
 
-    With mean m and variance v of each cavity and power ``p`` it adds the log integral of prior
-    times sites to
+    To the log integral of prior times sites, each cavity of mean m and variance v and power p adds
 
-    sum 1/p [ log Z + 1/2 log(1 + p tau v) + 1/2 (p tau m^2 - 2 p nu m - p^2 nu^2 v) / (1 + p
-    tau v) ]
+    .. math:: \tfrac1p \left[\log Z + \tfrac12 \log(1 + p \tau v) + \tfrac12
+        (p \tau m^2 - 2 p \nu m - p^2 \nu^2 v) / (1 + p \tau v)\right]
 
-    (for ``p = 1`` equation (11) of Chu and Ghahramani). It is stationary in sites and cavities, so
-    its derivative is that at fixed ones.
+    (for p = 1 equation (11) of Chu and Ghahramani). It is stationary in sites and cavities, so its
+    derivative is that at fixed ones.
     """
     total = jnp.asarray(problem.log_constant)
     if not problem.blocks:

@@ -55,7 +55,7 @@ def packed(
     log_evidence: Array,
     looks: Array | None = None,
 ) -> tuple[Solution, Static]:
-    """What compiled code returns at the end of its sweeps; its layout, and what it may refuse.
+    """What compiled code returns after its sweeps, its layout, and what it may refuse.
 
     Faults of the quadrature are looked for where `looks` says so, or is None.
     """

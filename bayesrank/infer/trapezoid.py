@@ -1,16 +1,16 @@
 r"""Moments of tilted distributions that have one smooth peak, by the trapezoidal rule.
 
 The tilted density ``exp(l(x)) N(x; m, v)`` of a log-concave likelihood rises to one mode and falls
-off faster than its cavity on both sides.  The mode is found by the signs of the slope, the ends of
-the mass by false position; between them the trapezoidal rule converges geometrically wherever the
-density is analytic (Trefethen and Weideman, 2014), and needs two dozen nodes where it is about
-Gaussian.  Its step is halved until the sums settle.
+off faster than its cavity on both sides. The signs of the slope find the mode, false position the
+ends of the mass. Between them the trapezoidal rule converges geometrically wherever the density is
+analytic (Trefethen and Weideman, 2014). It needs two dozen nodes where the density is about
+Gaussian. The step is halved until the sums settle.
 
-The sums themselves tell how far they are from the integrals: where a halved step changes them by
+The sums themselves show how far they are from the integrals. If a halved step changes them by
 :math:`e_1` after :math:`e_0` the time before, the next change is no more than
-:math:`e_1^2 / e_0`, whether the rule converges geometrically or by a power of the step, as it does
-at a kink.  Whether there is mass elsewhere is looked at in a few places: a concave log likelihood
-is nowhere above its tangent at the mode.
+:math:`e_1^2 / e_0`. This is so whether the rule converges geometrically or by a power of the step,
+as it does at a kink. A few places are checked for mass elsewhere: a concave log likelihood is
+nowhere above its tangent at the mode.
 
 References
 ----------
