@@ -83,7 +83,7 @@ def _interrupt_soon() -> None:
 
 
 def _regions() -> int:
-    """Regions of memory of this process, where the system tells."""
+    """Number of memory regions of this process, if the system reports it."""
     try:
         return Path("/proc/self/maps").read_bytes().count(b"\n")
     except OSError:

@@ -1,4 +1,4 @@
-"""Checks of arguments that several rooms share, with one clear message for each thing wrong.
+"""Checks of arguments that several packages share, with one clear message for each problem.
 
 Every check raises a `ValueError` that names the argument, the problem and the fix. It checks shapes
 and dtypes always, and values only where they are known: JAX does not know them while it traces a

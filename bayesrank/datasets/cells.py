@@ -148,7 +148,7 @@ def truth(table: Table, column: Column) -> NDArray[np.bool_]:
 def time(
     table: Table, column: Column, date_format: str | None = None
 ) -> NDArray[np.float64] | NDArray[np.datetime64]:
-    """Dates, or numbers, shape (K,); digits that are a day or a month in every row are these."""
+    """Dates or numbers, shape (K,); digits are dates if every row's can be a day or a month."""
     said = [cell for cell in column.values if cell]
     digits = date_format is None and bool(said)
     digits = digits and bool(np.isfinite(numbers(table, column)[column.values.index(said[0])]))

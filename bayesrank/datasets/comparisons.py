@@ -141,7 +141,7 @@ def _from_table(table: Table, known: Items | None, chosen: ColumnNames) -> Compa
 
 
 def _found(table: Table, chosen: ColumnNames) -> Found:
-    """The columns of comparisons, of a layout of the house or of one that is turned into it."""
+    """The columns of comparisons, in a standard layout or one that becomes it."""
     named = chosen.named
     if named.keys() <= _BESIDE and not fitting(table, COMPARISONS[:1], named):
         table = reshaped(table, BY_NAMES)
@@ -204,7 +204,7 @@ def _from_outcomes(
 def _refuse_both_sides(
     table: Table, numbers: NDArray[np.int64], outcome: NDArray[np.integer[Any]]
 ) -> None:
-    """Refuse games of which nearly all are there twice, as either side tells them."""
+    """Refuse games if nearly all of them occur twice, once from either side."""
     told = np.column_stack([numbers, outcome])
     other = np.column_stack([numbers[:, ::-1], WIN + LOSS - outcome])
     _, codes = np.unique(np.concatenate([told, other]), axis=0, return_inverse=True)

@@ -1,6 +1,6 @@
 """How files are laid out: one table of layouts, their roles, and the usual names of their columns.
 
-Every command and every face finds its columns here. A new layout is a row.
+Every reader finds its columns here. A new layout is a row.
 """
 
 from collections.abc import Mapping, Sequence
@@ -468,7 +468,7 @@ def _options_for(roles: Sequence[str]) -> str:
 
 
 def _is_data(table: Table) -> bool:
-    """Whether two columns are called as cells below them are."""
+    """Whether a table of two columns has a cell that equals a column's name."""
     cells = {cell for column in table.columns for cell in column.values}
     return len(table.columns) == 2 and any(name in cells for name in table.header)
 

@@ -56,9 +56,8 @@ def read_ratings(path: Source, *, num_levels: int | None = None) -> RatingData:
     r"""Read ratings: comma-separated UTF-8 text with the columns ``user``, ``item``, ``rating``.
 
     Ratings are whole numbers, higher is better, and every level between the lowest and the highest
-    must be used. A user rates an item once: a second row is refused, since nothing tells which of
-    the two counts. Users with one rating are kept; the others' ratings tell most of what is
-    predicted for them.
+    must be used. A user rates an item once: a second row is refused, since it is not clear which of
+    the two counts. Users with one rating stay; their predictions come mostly from others' ratings.
 
     Parameters
     ----------

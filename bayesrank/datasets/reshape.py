@@ -1,4 +1,4 @@
-"""Layouts that are turned into one of the four of the house: one table, a function each.
+"""Layouts that become one of the four standard ones: one table, a function each.
 
 A function takes a table and gives another, with the columns `winner` and `loser`, two sides and
 `winner`, or `order`; or None if the table is not laid out as it knows. It judges by the cells as
@@ -298,7 +298,7 @@ def _events(
 
 
 def _both(table: Table, one: Column, other: Column | None) -> Column:
-    """A column that tells rows apart as two do, if there is another."""
+    """One column that groups rows as both do; the first if there is no other."""
     cells.text(table, one, "the row belongs to nothing", "name it")
     if other is None or other is one:
         return one

@@ -130,7 +130,7 @@ def separated(path: Path, raw: bytes) -> tuple[str, bytes]:
 
 
 def _most_regular(raw: bytes) -> str:
-    """What separates columns: what each of the first lines has as often, most often."""
+    """The separator that the first lines all have equally often, and most often."""
     head = raw[:_HEAD].decode(errors="ignore")
     found = []
     for separator in _SEPARATORS:

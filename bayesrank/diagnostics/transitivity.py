@@ -67,7 +67,7 @@ class Transitivity:
 
     @property
     def is_known(self) -> bool:
-        """Whether there are enough triads to tell: ten."""
+        """Whether there are enough triads for a verdict: ten."""
         return self.num_triads >= _FEWEST
 
     @property

@@ -65,7 +65,7 @@ def check_hyperparameters(
 
 
 def location_and_scale(features: Array) -> tuple[Array, Array]:
-    """Mean and standard deviation of features, (d,) each; one of a constant, and a warning."""
+    """Mean and standard deviation of features, (d,) each; 1 and a warning for a constant."""
     with np.errstate(over="ignore", invalid="ignore"):
         mean, spread = features.mean(axis=0), features.std(axis=0)
         constant = np.ptp(features, axis=0) == 0.0

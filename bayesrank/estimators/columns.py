@@ -64,7 +64,7 @@ def read_columns(
 
 
 def _refuse_no_names(texts: Sequence[str]) -> None:
-    """Refuse what stands for no item in a table, as it is refused in a file."""
+    """Refuse cells of a table that stand for a missing name or a tie, as in a file."""
     for name in texts:
         if name.strip().lower() in NOTHING:
             raise ValueError(f"comparisons has {name!r}, which stands for a missing name; name it")
@@ -128,7 +128,7 @@ def _whole_numbers(table: Any) -> set[int]:
 def _among(
     data: ComparisonData, items: Sequence[Hashable] | None, fix: str | None
 ) -> ComparisonData:
-    """The same by the numbers of items that are known; others are numbered on, or refused."""
+    """Comparisons by the numbers of known items; others are numbered on, or refused."""
     if items is None or data.orders is not None:
         return data
     numbers = numbers_of([list(data.names)], items, fix)[:, 0]
@@ -217,7 +217,7 @@ def refuse_times(data: ComparisonData) -> None:
 def linked(
     num_items: int, items: NDArray[Any], better: NDArray[Any], worse: NDArray[Any]
 ) -> NDArray[np.int64]:
-    """Component of each item, of those that events link, see `bayesrank.models.orders.Events`."""
+    """Component of each item, as `bayesrank.models.orders.Events` link them."""
     upper, lower = (np.take_along_axis(items, np.maximum(side, 0), 1) for side in (better, worse))
     return connected_components(np.stack([upper, lower], -1)[better >= 0], num_items)
 

@@ -26,7 +26,7 @@ class Effect(NamedTuple):
 
 
 def effects_of(posterior: RankerPosterior, label: str, level: float) -> list[Effect]:
-    """What the position, called `label`, and ties come to, with normal intervals."""
+    """Effects of the position, called `label`, and of ties, with normal intervals."""
     tail = np.array([0.0, -1.0, 1.0]) * ndtri(0.5 + level / 2.0)
     position, log_width = posterior.effects()
     widths = np.zeros(3) if log_width is None else np.exp(log_width[0] + tail * log_width[1])

@@ -43,7 +43,7 @@ def learned(
     search: Mapping[str, Any],
     **learning: Any,
 ) -> dict[str, Any]:
-    """All hyperparameters, those that are not fixed at the largest evidence."""
+    """All hyperparameters: the fixed ones, and the others at the largest evidence."""
     return maximize_evidence(
         engine_of(program), *args, params=fixed, rng_key=rng_key, **search, **learning, **options
     ).params

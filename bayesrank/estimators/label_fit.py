@@ -65,12 +65,12 @@ def fit_labels(
 
 
 def _better(fits: list[LabelFit]) -> LabelFit:
-    """The fit of which the data are the most probable, of those that have converged."""
+    """The converged fit with the largest evidence; any fit if none has converged."""
     return max(fits, key=lambda fit: (fit.result.converged, fit.result.log_evidence))
 
 
 def _bases(asked: LabelRanker, features: Array, num_labels: int) -> list[Array | None]:
-    """Points of the bases to be tried; None are linear utilities."""
+    """Points of the bases to try; None stands for linear utilities."""
     if asked.kernel == "linear":
         return [None]
     basis, given = _basis(asked, features), asked.hyperparameters

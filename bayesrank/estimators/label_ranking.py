@@ -47,7 +47,7 @@ class LabelRanker(Saved, EPEstimator):
     calibrated : bool, default True
         Whether there is a zero alternative; it takes part if `fit` is given relevant labels.
     correlated : bool, default False
-        Whether utilities of labels are correlated. The correlations are learned, and kept at their
+        Whether utilities of labels are correlated. The correlations are learned, and stay at their
         most probable values when hyperparameters are averaged over.
     labels : sequence, optional
         Names of all labels; without it, a table's columns, or those that are named.
@@ -74,7 +74,7 @@ class LabelRanker(Saved, EPEstimator):
     posterior_ : LabelPosterior
         What forecasts are made of.
     result_ : EPResult or IntegratedEPResult
-        The posterior of ``bias`` and ``w``; also as `result`. Files do not keep it.
+        The posterior of ``bias`` and ``w``; also as `result`. Files do not store it.
     params_ : dict
         Values of the hyperparameters that were used; their means if they were integrated over.
     log_evidence_ : float

@@ -89,7 +89,7 @@ def restored(kind: type[Ranker], state: dict[str, Any]) -> Ranker:
 
 
 def named_array(labels: list[Any]) -> NDArray[Any]:
-    """Names as an array, of which one kind stays what it is."""
+    """Names as an array, of objects unless all are of one type."""
     kinds = {type(name) for name in labels}
     if len(kinds) == 1 and kinds <= {str, int, float, bool}:
         return np.array(labels)

@@ -122,8 +122,8 @@ class PreferenceGP(SkillRanker):
             Features of the items.
         comparisons : array-like of shape (K, 2), or table
             Row numbers of items in `X`, (winner, loser) for each comparison; repeats count. Or the
-            items' names, if `X` is a table whose index holds text. The columns of a table are kept
-            apart by these names if they have them; ``tie`` and ``weight`` may be among them.
+            items' names, if `X` is a table whose index holds text. A table has the columns
+            ``winner`` and ``loser``, and perhaps ``tie`` and ``weight``.
         ties, sample_weight, callback
             As for `bayesrank.PairwiseRanker.fit`.
         """

@@ -70,9 +70,9 @@ class SkillRanker(EPEstimator):
     ) -> RankSummary:
         """Rank the items of `fit`, with uncertainty.
 
-        Skills are reported as they stand above or below the average of these items: comparisons say
-        nothing of the level that all skills share, whose uncertainty would swamp that of each.
-        Items without features that no comparison links are ranked apart.
+        Skills are above or below the average of these items. Comparisons say nothing of the level
+        that all skills share, and its uncertainty would hide that of each. Items without features
+        that no comparison links are ranked apart.
 
         Parameters
         ----------
@@ -376,7 +376,7 @@ def refuse_one(names: Sequence[Hashable] | None) -> None:
 
 
 def by_gap(gaps: Array | None, count: int) -> Iterator[tuple[NDArray[np.intp], float]]:
-    """Rows that lie as far ahead, of P comparisons to come."""
+    """Rows of P coming comparisons, grouped by how far ahead they lie, and that gap."""
     if gaps is None:
         gaps = np.zeros(count)
     if gaps.size not in (1, count):

@@ -1,4 +1,4 @@
-"""What fitted estimators share that are kept in files, without pickled code."""
+"""What estimators share that files store: `save` and `load`, without pickled code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bayesrank._states import read_state, write_state
 
 
 class Saved:
-    """An estimator that is kept in a file; derived classes say what of it."""
+    """An estimator that a file can store; derived classes say what of it."""
 
     _learned: str | None = None  # an attribute that fitted ones have; any, if None
 

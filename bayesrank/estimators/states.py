@@ -137,7 +137,7 @@ def restored(kind: type[Ranker], state: dict[str, Any]) -> Ranker:
 
 
 def _check_whole(ranker: Any, time: str | None) -> None:
-    """Refuse names, hyperparameters and options that the posterior is not of."""
+    """Refuse names, hyperparameters and options that do not fit the posterior."""
     result = ranker.result_
     if result.shapes["f"] != (len(ranker.names_),):
         raise ValueError("names and skills are not as many")

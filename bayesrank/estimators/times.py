@@ -26,7 +26,7 @@ class TimeRange(NamedTuple):
 
     @property
     def unit(self) -> float:
-        """How long the program's unit of time is: as long as the comparisons go on."""
+        """Length of the program's unit of time: the period of the comparisons."""
         return self.last - self.first or 1.0
 
     def scaled(self, times: Array) -> Array:

@@ -89,20 +89,20 @@ def plot_question(
 ) -> "Figure":
     """Draw in two panels why a question was chosen: its items, and the gains of other questions.
 
-    On the left all items from the highest skill to the lowest, the two of the question marked, each
-    with one posterior standard deviation; skills are above or below the average item's. On the
-    right every candidate by what is believed of it: how sure its answer is, and how little is known
-    of its margin. The question tells most because it is near the middle, where the answer is open,
-    and high, where much is to be learned.
+    The left panel shows all items from the highest skill to the lowest, each with one posterior
+    standard deviation, and marks the two of the question. Skills are above or below the average
+    item's. The right panel shows every candidate by the probability that its first item wins and
+    the standard deviation of the difference of skills. A good question is near the middle, where
+    the answer is open, and high, where there is much to learn.
 
     Parameters
     ----------
     beliefs : Beliefs
         Beliefs about n skills, such as ``loop.beliefs`` of a `bayesrank.active.QueryLoop`.
     pairs : ArrayLike
-        Candidates, integers of shape (m, 2), and
+        Candidates, integers of shape (m, 2).
     scores : ArrayLike
-        their scores, shape (m,): ``pairs, scores = loop.candidates()``.
+        Their scores, shape (m,), both from ``pairs, scores = loop.candidates()``.
     question : tuple of int, optional
         The two items of the question; those with the highest score if not given.
     names : sequence, optional

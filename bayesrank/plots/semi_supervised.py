@@ -22,7 +22,7 @@ _MARGIN = 0.12
 
 
 class Predictor(Protocol):
-    """What tells skills from features; a fitted `bayesrank.PreferenceGP` does."""
+    """Anything that predicts skills from features, as a fitted `bayesrank.PreferenceGP`."""
 
     def predict(self, X: Array, /) -> tuple[Array, Array]:
         """Return means and standard deviations of the skills of items with these features."""

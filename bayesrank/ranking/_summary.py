@@ -1,4 +1,4 @@
-"""The table that answers "who is best, and how sure are we?"."""
+"""The table of a ranking: who is best, and how certain that is."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

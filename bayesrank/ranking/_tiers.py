@@ -158,7 +158,7 @@ def comparisons_needed(
     chance
         Chance that an item wins against another, by how much its skill is higher.
     level
-        How sure one wants to be of each.
+        Probability that one item is better than another from which on they are separated.
 
     Returns
     -------
