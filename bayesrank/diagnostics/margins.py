@@ -33,7 +33,7 @@ def margins_of_log(
     number: int,
     seed: int = 0,
 ) -> Callable[[int], Array]:
-    """Return what judges see of each comparison: from the number of a draw to (K,) margins.
+    """Return a function from the number of a draw to the (K,) margins that judges see.
 
     Skills, the advantage of the position and each judge's effects are drawn apart from each other:
     their correlations have little bearing on cycles.

@@ -61,7 +61,7 @@ class CollaborativeOrdinalGP(Collaborative):
     Notes
     -----
     Probabilities take what users share as known, and are slightly overconfident with few users. In
-    simulations of 30 users and 12 items, or 60 and 30, their power 0.9 fits best.
+    simulations of 30 users and 12 items, or 60 and 30, the power 0.9 of a probability fits best.
 
     Examples
     --------

@@ -30,9 +30,9 @@ Array = NDArray[np.float64]
 
 
 class LabelRanker(Saved, EPEstimator):
-    """Rank labels for each example from its features, and tell the relevant ones.
+    """Rank labels for each example from its features, and find the relevant ones.
 
-    A label's utility is a function of the features, and a zero alternative parts the relevant
+    A label's utility is a function of the features, and a zero alternative separates the relevant
     labels from the others [1]_. In an example each of them performs with noise of its own: see
     `bayesrank.models.calibrated_label_ranking`. Utility is in units of that noise.
 

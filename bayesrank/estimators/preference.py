@@ -148,8 +148,8 @@ class PreferenceGP(SkillRanker):
     ) -> Array | tuple[Array, Array]:
         """Skills and how well they are known.
 
-        They are values of the Gaussian process, whose level comparisons say nothing of and whose
-        prior mean is zero; `rank` reports skills above or below the average item's instead.
+        Comparisons say nothing of the level of the Gaussian process, and its prior mean is zero;
+        `rank` reports skills above or below the average item's instead.
 
         Parameters
         ----------
@@ -198,7 +198,7 @@ class PreferenceGP(SkillRanker):
         Returns
         -------
         ndarray of shape (P,)
-            Probabilities, which allow for what is not known of the skills.
+            Probabilities, with the uncertainty of the skills and the noise of a comparison.
 
         Raises
         ------

@@ -28,7 +28,7 @@ def plot_error_intervals(
     xlabel: str = "Expected share of pairs in the wrong order",
     ax: "Axes | None" = None,
 ) -> "Axes":
-    """Draw intervals of one expected error, from what they assume, in groups.
+    """Draw intervals of one expected error, coloured by what they assume, in groups.
 
     Parameters
     ----------

@@ -83,7 +83,7 @@ def plot_tastes(
 def plot_reliability(
     probability: ArrayLike, happened: ArrayLike, *, ax: Axes | None = None, bins: int = 10
 ) -> Axes:
-    """Draw how often things happened that were given a probability, against the probability.
+    """Draw how often events happened against the probability that was predicted for them.
 
     Bars are 90% intervals of a frequency (Wilson's), events taken as independent.
 

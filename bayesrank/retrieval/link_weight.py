@@ -19,7 +19,7 @@ LINK_WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.8)
 
 @dataclass(frozen=True)
 class LinkWeight:
-    """The weight of links under which judged queries are served best.
+    """The weight of links that ranks best for judged queries.
 
     Attributes
     ----------
@@ -28,8 +28,8 @@ class LinkWeight:
     by_query
         For each query, the best weight for all the others, shape (queries,).
     scores
-        Scores with links, each query's by its weight in `by_query`: what they are judged by is not
-        what the weight was chosen by. Sparse, shape (queries, documents).
+        Scores with links, sparse, shape (queries, documents). Each query has its weight in
+        `by_query`, so its own judgements did not choose the weight.
     precision
         Average precision of each query under each weight that was tried, shape (weights, queries).
 
@@ -61,7 +61,7 @@ def learn_link_weight(
     links : Links
         Links between the documents.
     relevant : array-like of shape (queries, documents)
-        Labels of relevance, 0 for not relevant. A query with no relevant document has no say.
+        Labels of relevance, 0 for not relevant. Queries with no relevant document do not count.
     weights : array-like of shape (weights,), optional
         What to choose from, numbers from 0 on; of equally good ones the first is taken.
 
