@@ -168,7 +168,7 @@ def remove_stale(folder: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Force a file or a folder, of which the names are meant, to the disk."""
+    """Force the content of a file, or the names in a folder, to the disk."""
     folder = path.is_dir()
     if folder and not hasattr(os, "O_DIRECTORY"):  # Windows cannot
         return

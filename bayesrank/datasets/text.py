@@ -96,7 +96,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def _as_utf8(path: Path, raw: bytes) -> bytes:
-    """Text of another encoding as UTF-8; without a byte-order mark, Windows-1252 is said."""
+    """Text of any encoding as UTF-8; a note says if it is read as Windows-1252."""
     mark = next((mark for mark in _MARKS if raw.startswith(mark)), b"")
     if mark == codecs.BOM_UTF8:
         raw = raw[len(mark) :]

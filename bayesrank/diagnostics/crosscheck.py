@@ -83,10 +83,10 @@ def crosscheck(
         Arguments of the program.
     engines
         Which engines to run: "ep" and "svi" are checked against "nuts". Without "nuts" they are
-        checked by importance sampling alone. By default all three; for a result of `IntegratedEP`
-        or `NestedEP` it is "ep" and "nuts", and no others can be asked for.
+        checked by importance sampling alone. By default all three; a result of `IntegratedEP` or
+        `NestedEP` allows "ep" and "nuts" alone.
     params
-        Values of sites to be held fixed, by name. Hyperparameters not named take the values that
+        Values of sites to hold fixed, by name. Hyperparameters not named take the values that
         `EP.run` gives them. All engines work at these same values.
     rng_key
         Random key; ``jax.random.key(0)`` if not given.

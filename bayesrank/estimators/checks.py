@@ -92,7 +92,7 @@ def location_and_scale(features: Array) -> tuple[Array, Array]:
 
 
 def graph_laplacian(laplacian: Any, features: Array) -> sparse.csr_array | None:
-    """The Laplacian that was asked for, if any, by features (n, d) as the model sees them."""
+    """The Laplacian asked for, if any, by features (n, d) on the model's scale."""
     if laplacian is None:
         return None
     if isinstance(laplacian, Integral) and not isinstance(laplacian, bool):

@@ -149,8 +149,8 @@ class BaseKernels:
 def correlation_kernel(ratings: ArrayLike) -> Array:
     """Correlation of items by what other users gave them.
 
-    Users' means are taken off, missing entries are at the mean, and the cosine of two items'
-    columns is taken (Basilico and Hofmann, 2004).
+    It is the cosine of two items' columns less users' means; missing entries are at the mean
+    (Basilico and Hofmann, 2004).
 
     Parameters
     ----------

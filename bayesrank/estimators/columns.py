@@ -196,7 +196,7 @@ def time_of(pairs: Any, time: Any) -> Any:
 
 
 def refuse_columns(data: ComparisonData) -> None:
-    """Refuse a log's columns, or orders, where comparisons by pairs alone are taken."""
+    """Refuse a log's columns, or orders, for rankers that take pairs alone."""
     others = {term.column: "Arena" for term in TERMS if term.in_logs} | {"orders": "Order"}
     for name, ranker in others.items():
         if getattr(data, name) is not None:

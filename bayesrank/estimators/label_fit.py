@@ -46,7 +46,7 @@ def fit_labels(
     calibrated: bool,
     callback: Callable[[int, float], None] | None,
 ) -> LabelFit:
-    """Fit with the kernel that is asked for; of "auto", the one with the larger evidence."""
+    """Fit with the kernel asked for; "auto" takes the one with the larger evidence."""
     args = features, *data, num_labels
     options: dict[str, Any] = {"calibrated": calibrated, "correlated": bool(asked.correlated)}
     search: dict[str, Any] = {"num_restarts": asked.num_restarts, "callback": callback}

@@ -150,8 +150,8 @@ class SkillRanker(EPEstimator):
         Returns
         -------
         ndarray of shape (num_samples, n)
-            Their averages are the posterior means: what chance put between the two is taken off,
-            so that items of the same evidence come out alike.
+            A shift makes their averages the posterior means, so items of the same evidence come
+            out alike.
 
         Raises
         ------

@@ -76,8 +76,8 @@ class SVIPosterior:
     Raises
     ------
     ValueError
-        If ``num_samples`` is not positive, or, when draws are asked for, the guide leaves out a
-        latent site of the model.
+        If ``num_samples`` is not positive, or, in `get_samples`, the guide leaves out a latent site
+        of the model.
 
     Examples
     --------

@@ -122,7 +122,7 @@ class RankSummary:
         return pd.DataFrame(file_columns(self))
 
     def __str__(self) -> str:
-        """Return a text table; the middle of a long one is left out, and that is said."""
+        """Return a text table, which leaves out the middle of a long ranking and says so."""
         return text_table(self, _MAX_ROWS)
 
     def _repr_html_(self) -> str:
@@ -224,7 +224,7 @@ def _check_components(components: ArrayLike | None, n: int) -> Array:
 
 
 def _ranked(samples: Array, provisional: Array, level: float, k: int) -> dict[str, Array]:
-    """What is said of items that are ranked together; the first column is the best."""
+    """Summary of items that are ranked together; the first column is the best."""
     low, high = rank_bounds(samples)
     lower, upper = equal_tailed(low, high, level)
     return {

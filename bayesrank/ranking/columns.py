@@ -84,7 +84,7 @@ def file_columns(summary: RankSummary, elo: EloScale | None = None) -> dict[str,
 
 
 def text_table(summary: RankSummary, most: int) -> str:
-    """A table of at most `most` rows; the middle of a longer one is left out, and that is said."""
+    """A table of at most `most` rows, which leaves out the middle of a longer one and says so."""
     rows, head, left_out = _shown_rows(summary, most)
     columns = [_padded(column, rows) for column in columns_of(summary)]
     lines = ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
@@ -106,7 +106,7 @@ def html_table(summary: RankSummary, most: int) -> str:
 
 
 def _shown_rows(summary: RankSummary, most: int) -> tuple[list[int], int, str]:
-    """Rows of a table, how many of them come before those that are left out, and words on these."""
+    """Rows to show, how many of them come before the gap, and a line about those left out."""
     n = len(summary)
     head = n if n <= most else most - 10
     rows = [*range(head), *range(max(head, n - 10), n)]
