@@ -149,8 +149,8 @@ def best_pair_batch(
     Greedy, as `bayesrank.active.best_batch`: each next pair is the best under the beliefs expected
     after those before it, :math:`A - \bar\omega c c^\top` with :math:`c = A (e_i - e_j)`. With
     :math:`\sqrt{d_i} e_i` and :math:`\sqrt{d_j} e_j` as further columns of :math:`B`, these have
-    the same form: :math:`c = B u` and :math:`B (I - \bar\omega u u^\top) B^\top +
-    \mathrm{diag}(d)`.
+    the same form: :math:`c = B u` and
+    :math:`B (I - \bar\omega u u^\top) B^\top + \mathrm{diag}(d)`.
 
     Parameters
     ----------

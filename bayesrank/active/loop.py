@@ -251,10 +251,19 @@ class QueryLoop(Session):
         self._append("skip", judge, first=one, second=other)
 
     def undo(self, *, judge: str | None = None) -> Answer | tuple[Hashable, Hashable]:
-        """Take back the last answer or skipped question, or the last one of a judge; return it.
+        """Take back the last answer or skipped question, or the last one of a judge.
 
-        Returns an answer, or the two items of a skipped question. The journal records that it was
-        undone.
+        It stays in the journal, with a record that it was undone.
+
+        Parameters
+        ----------
+        judge : str, optional
+            Whose last answer or skipped question to take back; by default the last of all.
+
+        Returns
+        -------
+        Answer or tuple
+            The answer, or the two items of a skipped question.
 
         Raises
         ------
@@ -302,7 +311,12 @@ class QueryLoop(Session):
             self._posterior.change(program)
 
     def retire(self, item: Hashable) -> None:
-        """Stop asking about a named item, and leave it out of the ranking; its answers still count.
+        """Stop asking about an item, and leave it out of the ranking; its answers still count.
+
+        Parameters
+        ----------
+        item
+            Its name.
 
         Raises
         ------
@@ -321,6 +335,11 @@ class QueryLoop(Session):
     def restore(self, item: Hashable) -> None:
         """Ask about an item again that was retired.
 
+        Parameters
+        ----------
+        item
+            Its name.
+
         Raises
         ------
         ValueError, JournalError
@@ -329,7 +348,12 @@ class QueryLoop(Session):
         self._append_item("restore", self._items.find(item))
 
     def learn(self) -> dict[str, np.ndarray]:
-        """Learn the hyperparameters from the answers now; return them. The journal keeps them.
+        """Learn the hyperparameters from the answers now, whatever the schedule.
+
+        Returns
+        -------
+        dict
+            Their values, which the journal keeps.
 
         Raises
         ------
@@ -347,8 +371,17 @@ class QueryLoop(Session):
     def progress(self, *, judge: str | None = None) -> Progress:
         """How many answers there are, and whether the stopping rule says that they are enough.
 
-        It changes nothing: what is due to be learned waits for `ask`. `judge` would answer the next
-        question, and what is left to be asked differs by judge.
+        It changes nothing: what is due to be learned waits for `ask`.
+
+        Parameters
+        ----------
+        judge : str, optional
+            Who would answer the next question: what is left to be asked differs by judge.
+
+        Raises
+        ------
+        ValueError
+            If the judge is not a name.
         """
         _check_judge(judge)
         history, best = self._history, self._questions(1, judge)

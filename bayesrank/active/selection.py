@@ -102,8 +102,22 @@ def best_batch(
     Greedy: each next pair is the best under the beliefs expected after the pairs before it
     (`anticipate`). So two questions that tell the same are not both asked, as the q best of
     `best_pairs` may be. It costs q calls of `best_pairs`; with very many pairs, pass the best few
-    thousand as `candidates`. Parameters, results and errors are those of `best_pairs`, but pairs
-    are in the order of choice, each score given the pairs before it.
+    thousand as `candidates`.
+
+    Parameters
+    ----------
+    acquisition, beliefs, q, candidates, exclude, chunk
+        As for `best_pairs`.
+
+    Returns
+    -------
+    tuple
+        As of `best_pairs`, but in the order of choice, each score given the pairs before it.
+
+    Raises
+    ------
+    ValueError
+        If an argument cannot be used, or memory is too small; the message says what to do.
     """
     return _checked(_greedy(*_arguments(acquisition, beliefs, candidates, exclude, q, chunk)))
 

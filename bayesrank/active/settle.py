@@ -3,9 +3,8 @@ r"""The posterior after some answers, brought up to date in a few sweeps of EP.
 Sweeps of EP (Minka, 2001, PhD thesis, MIT) lead from the last posterior to the fixed point of
 `bayesrank.infer.EP` on the same program. Compiled code matches the moments of a number of answers
 that is rounded up, so that nothing compiles as answers grow. NumPy makes the Gaussian, since its
-LAPACK takes matrices of any size.
-Up to a thousand rows BLAS keeps to one thread. A second one gains little, and on a busy machine
-threads that wait for each other cost tens of times as much.
+LAPACK takes matrices of any size. Up to a thousand rows BLAS keeps to one thread. A second one
+gains little, and on a busy machine threads that wait for each other cost tens of times as much.
 
 With :math:`G = A K A^\top` the prior covariance of the K margins and :math:`r = \sqrt\tau`, margins
 take one Cholesky factorisation of :math:`I + r G r = L L^\top` and one triangular solve. The skills

@@ -1,16 +1,15 @@
 """Bound of a learned ranking function's risk by cross-validation and unlabelled queries.
 
-The function learned from all labelled queries has no test set left. Its cousins of ``K``-fold
-cross-validation have one each, and how far it is from them is seen on queries without labels:
+The function learned from all labelled queries has no test set left. Those of ``K``-fold
+cross-validation have one each, and queries without labels show how far it is from them:
 
     risk(f) <= mean_k (test error of f_k + term) + mean distance of f and f_k + term     (2)
 
-with probability at least ``1 - delta``; half of `delta` goes to each part, and the first half is
-shared by the folds. In print the size of a fold is ``floor(1 / K)``; it is ``floor(n / K)``.
+with probability at least ``1 - delta``; half of `delta` goes to each part, and the folds share the
+first half. In print the size of a fold is ``floor(1 / K)``; it is ``floor(n / K)``.
 
-A query whose candidates are all relevant, or all not, has loss 0 whatever the ranking (a loss that
-is left undefined could not be averaged with the unlabelled distances, whose queries may be of that
-kind too).
+A query whose candidates are all relevant, or all not, has loss 0 whatever the ranking. An undefined
+loss could not be averaged with the unlabelled distances, whose queries may be of that kind too.
 
 References
 ----------
@@ -38,10 +37,8 @@ class Queries(NamedTuple):
 
     Parameters
     ----------
-    features
-        Shape ``(n, ...)``, one row a candidate.
-    query
-        Shape ``(n,)``, the query of each.
+    features, query
+        One row a candidate, shape ``(n, ...)``, and the query of each, shape ``(n,)``.
     labels
         Shape ``(n,)``, 1 for relevant and 0 for not; None if unlabelled.
 
@@ -67,18 +64,14 @@ class CrossValidationBound:
     ----------
     bound
         Upper bound of the expected pairwise error of `model`; the sum of the four that follow.
-    error
-        Mean over the folds of the error of a fold's function on the fold.
-    error_term
-        What is added for the chance of the folds.
-    distance
-        Mean over the unlabelled queries of the distance between `model` and the folds' functions.
-    distance_term
-        What is added for the chance of the unlabelled queries.
-    fold_errors
-        Shape ``(K,)``.
-    fold_sizes
-        Number of queries in each fold, shape ``(K,)``.
+    error, error_term
+        Mean over the folds of the error of a fold's function on the fold, and what is added for the
+        chance of the folds.
+    distance, distance_term
+        Mean over the unlabelled queries of the distance between `model` and the folds' functions,
+        and what is added for the chance of these queries.
+    fold_errors, fold_sizes
+        Error and number of queries of each fold, shape ``(K,)``.
     model
         What `fit` returned for all labelled queries.
 
@@ -121,10 +114,9 @@ def cross_validation_bound(
 
     Parameters
     ----------
-    fit
-        ``fit(features, labels, query) -> model``.
-    score
-        ``score(model, features) -> scores``, higher is better.
+    fit, score
+        ``fit(features, labels, query) -> model``, and ``score(model, features) -> scores``, higher
+        is better.
     labelled, unlabelled
         Queries drawn independently from one distribution, with labels 0 and 1, and without.
     num_folds
@@ -136,11 +128,6 @@ def cross_validation_bound(
         as valid and less noisy. If False, with one function drawn for each, as in [1]_.
     rng
         Seed or generator for the folds, and for that draw.
-
-    Returns
-    -------
-    CrossValidationBound
-        The bound, its parts and the model.
 
     Raises
     ------

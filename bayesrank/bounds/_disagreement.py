@@ -1,14 +1,14 @@
 """Distance of two ranking functions that needs no labels.
 
-For a query with ``K`` candidates, of which ``p`` are relevant and ``q`` are not, the loss is the
-share of the ``p q`` pairs in the wrong order, ``Delta = (sum of the relevant items' ranks - its
-least value) / (p q)``. So the difference of two functions' losses is the sum over the relevant
-items of their differences of rank, over ``p q``; whatever the labels are, it is at most
+Take a query with ``K`` candidates, ``p`` of them relevant and ``q`` not. Its loss is the share of
+the ``p q`` pairs in the wrong order, ``Delta = (sum of the relevant items' ranks - its least value)
+/ (p q)``. So two functions' losses differ by the sum over the relevant items of their differences
+of rank, over ``p q``. Whatever the labels are, that is at most
 
     d(f, f') = max_{p + q = K} (sum of the p largest rank differences) / (p q),
 
-and some labelling attains it. Ranks of tied items are averaged, in keeping with ties that cost
-one half. ``d`` is symmetric, obeys the triangle inequality and lies between 0 and 1.
+and some labelling attains it. Tied items get their mean rank, just as ties cost one half. ``d`` is
+symmetric, obeys the triangle inequality and lies between 0 and 1.
 
 References
 ----------
@@ -41,8 +41,8 @@ def ranking_distance(
     Returns
     -------
     PerQuery
-        ``d(f, f')`` of each query, in ``O(K log K)``; 0 for a query with one candidate, which has
-        no pairs. Its ``.mean`` estimates ``D(f, f')`` if the queries are a random sample.
+        ``d(f, f')`` of each query, in ``O(K log K)``; 0 for one candidate, which has no pairs. Its
+        ``.mean`` estimates ``D(f, f')`` if the queries are a random sample.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def ranking_distance(
 def mcdiarmid_term(num_queries: int, delta: float) -> float:
     """One-sided bound on the deviation of a mean of independent values in ``[0, 1]``.
 
-    ``sqrt(log(1 / delta) / (2 num_queries))``: the expectation is at most the mean plus this with
+    The expectation is at most the mean plus ``sqrt(log(1 / delta) / (2 num_queries))``, with
     probability at least ``1 - delta``.
 
     Raises

@@ -1,16 +1,12 @@
 """Intervals of the expected error of one ranking function, from what they assume.
 
-========================= ========================================= ==============================
-interval                  assumes                                   from
-========================= ========================================= ==============================
-`finite_class_bound`      nothing of the distribution               McDiarmid's inequality
-`normal_error`            many examples of each level               the error is a U-statistic [1]_
-`bootstrap_error`         the same, and less of the shape           resampled examples
-`posterior_error`         that the model of the ratings is right    draws of a posterior
-========================= ========================================= ==============================
+- `finite_class_bound` assumes nothing of the distribution, by McDiarmid's inequality.
+- `normal_error` assumes many examples of each level: the error is a U-statistic [1]_.
+- `bootstrap_error` assumes the same, and less of the shape; it resamples examples.
+- `posterior_error` assumes that the model of the ratings is right, and takes posterior draws.
 
-The first three need examples that the function was not learned from. The first two, and
-a stratified `bootstrap_error`, hold the levels of the examples fixed, as the theorems do.
+The first three need examples that the function was not learned from. The first two, and a
+stratified `bootstrap_error`, hold the levels of the examples fixed, as the theorems do.
 
 References
 ----------
@@ -60,17 +56,13 @@ def normal_error(scores: ArrayLike, labels: ArrayLike, alpha: float = 0.0) -> tu
     """Empirical k-partite error and its standard error, the error being a U-statistic [1]_.
 
     To first order the error is a sum over examples of their mean loss against other levels. Its
-    variance is the sum over levels of ``n_l`` times the variance of these losses inside.
+    variance is the sum over levels of ``n_l`` times the variance of these losses inside. It takes
+    time ``O(n log n + n k)``.
 
     Parameters
     ----------
     scores, labels, alpha
         As in `bayesrank.metrics.k_partite_error`, shape ``(n,)``.
-
-    Returns
-    -------
-    tuple of float
-        The error and its standard error, in ``O(n log n + n k)``.
 
     Raises
     ------
@@ -119,23 +111,16 @@ def bootstrap_error(
     stratified: bool = True,
     rng: int | np.random.Generator = 0,
 ) -> Array:
-    """K-partite errors of resampled examples.
+    """K-partite errors of resampled examples, ``(num_samples,)``; NaN for a sample with one level.
 
     Parameters
     ----------
     scores, labels, alpha
         As in `bayesrank.metrics.k_partite_error`, shape ``(n,)``.
-    num_samples
-        Number of samples.
+    num_samples, rng
+        Number of samples, and a seed or generator.
     stratified
         Resample inside each level, so that the skew vector stays what it is.
-    rng
-        Seed or generator.
-
-    Returns
-    -------
-    ndarray
-        Shape ``(num_samples,)``; NaN for a sample with one level only.
 
     Raises
     ------
@@ -157,21 +142,14 @@ def bootstrap_error(
 def bootstrap_queries(
     result: PerQuery, *, num_samples: int = 1000, rng: int | np.random.Generator = 0
 ) -> Array:
-    """Means of a metric over resampled queries.
+    """Means of a metric over resampled queries, shape ``(num_samples,)``.
 
     Parameters
     ----------
     result
         A metric of one set of scores (no draws). Queries in which it is undefined are left out.
-    num_samples
-        Number of samples.
-    rng
-        Seed or generator.
-
-    Returns
-    -------
-    ndarray
-        Shape ``(num_samples,)``.
+    num_samples, rng
+        Number of samples, and a seed or generator.
 
     Raises
     ------
@@ -191,8 +169,8 @@ def bootstrap_queries(
 def posterior_error(scores: ArrayLike, probabilities: ArrayLike, alpha: float = 0.0) -> Array:
     """Compute the expected k-partite error of fixed scores if the ratings follow a model.
 
-    Definition 2 of Rajaram and Agarwal with the inputs at hand, the chances of their ratings, and
-    the skew vector that goes with them.
+    It is Definition 2 of Rajaram and Agarwal for these inputs, the chances of their ratings, and
+    the skew vector that goes with them. It takes time ``O(n log n + draws n k)``.
 
     Parameters
     ----------
@@ -207,8 +185,7 @@ def posterior_error(scores: ArrayLike, probabilities: ArrayLike, alpha: float = 
     Returns
     -------
     ndarray
-        Shape ``(draws,)`` or ``()``: with posterior draws of the chances, the posterior of the
-        expected error. In ``O(n log n + draws n k)``.
+        Shape ``(draws,)`` or ``()``: posterior draws of the chances give the error's posterior.
 
     Raises
     ------
@@ -253,7 +230,7 @@ def error_intervals(
     num_samples: int = 1000,
     rng: int | np.random.Generator = 0,
 ) -> list[ErrorInterval]:
-    """Put the intervals of one expected error side by side.
+    """Intervals of one expected error: by the bound, normal approximation, bootstrap and posterior.
 
     Parameters
     ----------
@@ -265,11 +242,6 @@ def error_intervals(
         Draws of the expected error, such as `posterior_error` gives; left out without it.
     num_samples, rng
         Of the bootstrap.
-
-    Returns
-    -------
-    list of ErrorInterval
-        From the bound, the normal approximation, the bootstrap, and the posterior.
 
     Raises
     ------

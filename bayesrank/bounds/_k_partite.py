@@ -1,13 +1,9 @@
 """Distribution-free bounds of the k-partite ranking error, and how many examples they ask for.
 
-Both theorems bound ``|empirical error - expected error|`` with probability at least ``1 - delta``,
-the expected error being the one for the skew vector of the sample. The value returned is the bound
-as it stands: at 1 or more (for ``alpha = 0``) it says nothing.
-
-References
-----------
-.. [1] S. Rajaram and S. Agarwal, "Generalization bounds for k-partite ranking", NIPS 2005
-       workshop on Learning to Rank.
+The theorems of S. Rajaram and S. Agarwal, "Generalization bounds for k-partite ranking", NIPS 2005
+workshop on Learning to Rank, bound ``|empirical error - expected error|`` with probability at least
+``1 - delta``. The expected error is the one for the skew vector of the sample. A bound of 1 or more
+(for ``alpha = 0``) says nothing.
 """
 
 import math
@@ -27,10 +23,11 @@ def finite_class_bound(
     delta: float = 0.05,
     alpha: float = 0.0,
 ) -> float:
-    """Bound for a ranking function picked from a finite class (Theorem 1).
+    """Bound of the error for a ranking function picked from a finite class (Theorem 1).
 
-    With one function, chosen before the sample was seen, it is a confidence interval from held-out
-    data: the empirical error plus and minus the bound.
+    It bounds the distance between empirical and expected error. With one function, chosen before
+    the sample was seen, it is a confidence interval from held-out data: the empirical error plus
+    and minus the bound.
 
     Parameters
     ----------
@@ -44,11 +41,6 @@ def finite_class_bound(
         Probability that the bound may fail.
     alpha
         Weight of mistakes, ``(m - l)**alpha``.
-
-    Returns
-    -------
-    float
-        Largest distance between empirical and expected error.
 
     Raises
     ------
@@ -72,19 +64,14 @@ def finite_class_examples(
     delta: float = 0.05,
     alpha: float = 0.0,
 ) -> int:
-    """Smallest sample for which Theorem 1 promises an accuracy.
+    """Number of examples in the smallest sample for which Theorem 1 promises an accuracy.
 
     Parameters
     ----------
     rho, num_functions, delta, alpha
         As in `finite_class_bound`.
     epsilon
-        Distance between empirical and expected error that is asked for.
-
-    Returns
-    -------
-    int
-        Number of examples.
+        Largest distance between empirical and expected error.
 
     Raises
     ------
@@ -108,9 +95,10 @@ def uniform_bound(
     delta: float = 0.05,
     alpha: float = 0.0,
 ) -> float:
-    """Bound for a ranking function learned from an infinite class (Theorem 2).
+    """Bound of the error for a ranking function learned from an infinite class (Theorem 2).
 
-    It holds for all functions of the class at once, so the sample may be the training sample.
+    It bounds the distance between empirical and expected error, for all functions of the class at
+    once. So the sample may be the training sample.
 
     Parameters
     ----------
@@ -121,11 +109,6 @@ def uniform_bound(
     shatter
         Logarithm of the rank-shatter coefficient of the class, such as ``linear_shatter(dim)``; it
         is asked for the counts ``2 M rho``.
-
-    Returns
-    -------
-    float
-        Largest distance between empirical and expected error.
 
     Raises
     ------
@@ -145,19 +128,14 @@ def uniform_examples(
     delta: float = 0.05,
     alpha: float = 0.0,
 ) -> int:
-    """Smallest sample from which on Theorem 2 promises an accuracy.
+    """Number of examples in the smallest sample from which on Theorem 2 promises an accuracy.
 
     Parameters
     ----------
     rho, shatter, delta, alpha
         As in `uniform_bound`. The bound must fall with the size of the sample from some size on.
     epsilon
-        Distance between empirical and expected error that is asked for.
-
-    Returns
-    -------
-    int
-        Number of examples.
+        Largest distance between empirical and expected error.
 
     Raises
     ------

@@ -1,14 +1,14 @@
 """Logarithms of k-partite rank-shatter coefficients (Definition 6 of Rajaram and Agarwal).
 
-The coefficient is the largest number of ways in which a class of ranking functions can order the
-pairs of unlike level of ``n_1, ..., n_k`` examples, each pair being right, wrong or tied. It
-overflows for a few dozen examples, so it lives in log space here. A *shatter function* takes the
-counts, shape ``(k,)``, whole or not, to an upper bound of the logarithm.
+A class of ranking functions orders the pairs of unlike level of ``n_1, ..., n_k`` examples: each
+pair is right, wrong or tied. The coefficient is the largest number of ways to do so. It overflows
+for a few dozen examples, so it lives in log space here. A *shatter function* takes the counts,
+shape ``(k,)``, whole or not, to an upper bound of the logarithm.
 
 A slip in print. Theorem 3 is stated for all ``n_1, ..., n_k``, but ``(2 e n_l n_m / d)**d`` falls
-below the true coefficient where ``n_l n_m`` is small against ``d``: one pair in five dimensions
-can be ordered in 3 ways, and the formula gives 1.5. Its proof needs ``n_l n_m >= d``; below that we
-take ``3**(n_l n_m)``, which always holds, and above it the smaller of the two.
+below the true coefficient if ``n_l n_m`` is small against ``d``: one pair in five dimensions has 3
+orders, and the formula gives 1.5. Its proof needs ``n_l n_m >= d``. Below that we take ``3**(n_l
+n_m)``, which always holds, and above it the smaller of the two.
 
 References
 ----------
@@ -84,15 +84,10 @@ def polynomial_shatter(dim: int, degree: int, *, form: Form = "theorem") -> Shat
     form
         As in `linear_shatter`.
 
-    Returns
-    -------
-    callable
-        From counts to the logarithm of the bound.
-
     Raises
     ------
     ValueError
-        If `dim` or `degree` is not a whole number from 1 on.
+        If `dim` or `degree` is not a whole number from 1 on, or `form` is unknown.
     """
     check_count(dim, "dim")
     check_count(degree, "degree")

@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 
 
 def skew_vector(labels: ArrayLike, num_levels: int | None = None) -> Array:
-    """Shares of the levels in a sample (Definition 3).
+    """Shares of the levels in a sample, shape ``(k,)``, with sum 1 (Definition 3).
 
     Parameters
     ----------
@@ -25,11 +25,6 @@ def skew_vector(labels: ArrayLike, num_levels: int | None = None) -> Array:
     num_levels
         Length of the result; the levels are then ``1 .. num_levels``. Without it they run from the
         lowest to the highest label (only differences of levels enter the bounds).
-
-    Returns
-    -------
-    ndarray
-        Shape ``(k,)``, sums to 1.
 
     Raises
     ------
@@ -82,7 +77,7 @@ def pair_share(rho: ArrayLike) -> float:
 
 
 def level_constants(rho: ArrayLike, alpha: float = 0.0) -> Array:
-    """Constants ``C_{l, alpha}`` of Theorem 1: how much one example of a level can change.
+    """Constants ``C_{l, alpha}`` of Theorem 1, ``(k,)``: how much an example of a level can change.
 
     Parameters
     ----------
@@ -90,11 +85,6 @@ def level_constants(rho: ArrayLike, alpha: float = 0.0) -> Array:
         Skew vector, shape ``(k,)``.
     alpha
         Weight of mistakes, ``(m - l)**alpha``; not below zero.
-
-    Returns
-    -------
-    ndarray
-        Shape ``(k,)``.
 
     Raises
     ------

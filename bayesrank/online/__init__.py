@@ -3,24 +3,20 @@
 Levels are ``1..num_levels``, the higher the better. Every learner has scikit-learn's manners:
 ``partial_fit`` on chunks of any size, ``predict``, ``decision_function``, ``coef_`` and
 ``thresholds_``; ``prequential`` predicts each example and then learns it; ``save`` and ``load``
-keep the state. How the stream is cut into chunks makes no difference, not in the last bit.
-All take any kernel of tinygp: by explicit features where it is a polynomial and these are cheaper,
-else by stored examples, as many as ``budget`` says.
+keep the state. However the stream is cut into chunks, the result is the same to the last bit. All
+take any kernel of tinygp: by explicit features if it is a polynomial and these are cheaper, else by
+at most ``budget`` stored examples. The learners differ in what predicts:
 
-====================== ==========================================================================
-learner                predicts by
-====================== ==========================================================================
-``PRank``              a perceptron with thresholds between the levels
-``VotedPRank``         all rules that PRank ever had, each by how long it lasted
-``OAPBPM``             the average of many PRanks, each shown a random part of the stream
-``OAPBagging``         the average of their ranks
-``OAPVoted``           the average of their ranks, weighted by right predictions
-``WidrowHoff``         online least squares on the levels
-``OnlineBayesPoint``   a Gaussian belief about weights and thresholds: also probabilities of levels
-====================== ==========================================================================
+- ``PRank``: a perceptron with thresholds between the levels;
+- ``VotedPRank``: all rules that PRank ever had, each by how long it lasted;
+- ``OAPBPM``: the average of many PRanks, each shown a random part of the stream;
+- ``OAPBagging``: the average of their ranks;
+- ``OAPVoted``: the average of their ranks, weighted by right predictions;
+- ``WidrowHoff``: online least squares on the levels;
+- ``OnlineBayesPoint``: a Gaussian belief about weights and thresholds; it gives probabilities, too.
 
 ``CalibratedPerceptron`` learns rankings of relevant labels, or any `LabelConstraints`, and not
-levels; `expand_constraints` makes of these binary examples for any linear learner.
+levels; `expand_constraints` turns these into binary examples for any linear learner.
 """
 
 from bayesrank.online._calibrated import CalibratedPerceptron as CalibratedPerceptron

@@ -1,33 +1,29 @@
 r"""Assumed-density filtering of weights and thresholds, one example at a time.
 
-The unknowns are the weights :math:`w` and the thresholds :math:`c`, jointly Gaussian. An example
-of level :math:`y` says of each threshold :math:`r` on which side of it the score fell,
+The weights :math:`w` and the thresholds :math:`c` are jointly Gaussian. The level :math:`y` of an
+example says on which side of each threshold the score fell:
 
 .. math:: \prod_{r=1}^{k-1} \Phi\left(l(r)\, (w \cdot x - c(r)) / \sigma\right), \quad
     l(r) = +1 \text{ if } y > r \text{ and } -1 \text{ else,}
 
-which is the likelihood of the program in `bayesrank.models.bayes_point`. The factors are taken in
-one after the other, each replaced by the Gaussian with the right first two moments. Beyond the
-product of the covariance with the example, all happens among the k - 1 margins
-:math:`w \cdot x - c(r)`, and the covariance changes by k - 1 outer products: :math:`O(k D^2)`,
-or :math:`O(k D)` where only variances are kept.
+the likelihood of `bayesrank.models.bayes_point`. Filtering takes in one factor after the other, and
+replaces each by the Gaussian with the right first two moments [1]_ [2]_. One product of the
+covariance with the example leads to the k - 1 margins :math:`w \cdot x - c(r)`. The covariance then
+changes by k - 1 outer products: :math:`O(k D^2)`, or :math:`O(k D)` for variances only. A kernel
+without explicit features has those of a changing basis of stored examples, see
+`bayesrank.online._basis`.
 
-For a kernel without explicit features, the features are those of a basis of stored examples, which
-changes as the stream goes on; see `bayesrank.online._basis`.
-
-With forgetting, the belief between two examples goes a little way back to the prior,
-:math:`p^{1 - \lambda} p_0^\lambda`, so that an example counts :math:`(1 - \lambda)^n` after n
-others. Each unknown's mean and variance change as they would if it were alone, and correlations are
-kept: the exact geometric mean would need an inverse at every example. (With a basis, the unknowns
-are the weights of its orthonormal features.)
+With forgetting, the belief goes a little way back to the prior between two examples,
+:math:`p^{1 - \lambda} p_0^\lambda`. So an example counts :math:`(1 - \lambda)^n` after n others.
+Each unknown's mean and variance change as if it were alone, and correlations stay. The exact
+geometric mean would need an inverse at every example. With a basis, the unknowns are the weights of
+its orthonormal features.
 
 References
 ----------
 .. [1] Opper, M. (1998). A Bayesian approach to online learning. In: On-line Learning in Neural
    Networks. Cambridge University Press.
 .. [2] Minka, T. (2001). A family of algorithms for approximate Bayesian inference. PhD thesis, MIT.
-.. [3] Harrington, E. F. (2003). Online ranking/collaborative filtering using the perceptron
-   algorithm. ICML.
 """
 
 from typing import Any, NamedTuple

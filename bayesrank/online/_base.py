@@ -93,7 +93,7 @@ class OnlineRanker(SavedLearner):
         return self
 
     def prequential(self, X: ArrayLike, y: ArrayLike, *, rounded: bool = True) -> NDArray[Any]:
-        """Predict each example before learning it, then learn it, as `partial_fit` does.
+        """Predict each example before learning it, shape (n,), then learn it as `partial_fit` does.
 
         Parameters
         ----------
@@ -101,11 +101,6 @@ class OnlineRanker(SavedLearner):
             As for `partial_fit`.
         rounded : bool, default True
             As for `predict`.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            The predictions.
 
         Raises
         ------
@@ -138,20 +133,16 @@ class OnlineRanker(SavedLearner):
         return self._decide(self._foresee(self._known_rows(X)), rounded)
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Score of each example: a real number by which its level is decided.
+        """Score of each example, shape (n,), which decides its level.
 
-        Where there is one rule, the level is one more than the number of ``thresholds_`` that the
-        score reaches. Where there are many, it is the average of their ranks.
+        With one rule, the level is one more than the number of ``thresholds_`` that the score
+        reaches. With many rules, the score is the average of their ranks. A higher score never
+        means a lower level.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
             Features.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            The higher, the higher the level.
 
         Raises
         ------

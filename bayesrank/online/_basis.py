@@ -1,28 +1,25 @@
 r"""Features for any kernel: a basis of stored examples, made orthonormal as it changes.
 
-Without a limit, the examples :math:`b_1, b_2, \dots` of the stream themselves span all that a
-Gaussian process of kernel :math:`K` says about them. Gram and Schmidt make of them features
-:math:`\varphi(x) = R\, K(B, x)` with :math:`R K(B, B) R^T = I`, so that
-:math:`\varphi(x) \cdot \varphi(x') = K(x, x')` wherever one of both is in the basis, and
-independent standard normal weights are the process. An example that is not in it has
+The examples :math:`b_1, b_2, \dots` of the stream span all that a Gaussian process of kernel
+:math:`K` says about them. Gram-Schmidt turns them into features :math:`\varphi(x) = R\, K(B, x)`
+with :math:`R K(B, B) R^T = I`. So :math:`\varphi(x) \cdot \varphi(x') = K(x, x')` if one of both is
+in the basis, and independent standard normal weights are the process. Any other example has
 
 .. math:: \gamma(x) = K(x, x) - |\varphi(x)|^2
 
-of its variance in a direction of its own, of which nothing is known yet. There is always a free
-slot for that direction: an example enters with :math:`\sqrt{\gamma}` as its feature there, is
-learned from exactly, and stays if it is new, that is, if :math:`\gamma` counts beside
-:math:`K(x, x)`. If then the store is over its budget, one of the examples leaves: the smallest, the
-one without which the mean function would change least at its own place, by
-:math:`|\alpha_i| / (K(B, B)^{-1})_{ii}` with :math:`\alpha = R^T E[w]` the coefficients of the
-mean. A reflection turns its own direction, the one that no other example of the basis spans, into
-the slot's axis, and what was believed about that is forgotten. All else that is believed of the
-function at the other examples stays as it was; what is lost is the only approximation. An example
-costs :math:`O(B^2)`, whether one leaves or not.
+of its variance in a direction of its own, of which nothing is known yet. A free slot is always
+there for that direction. An example enters with the feature :math:`\sqrt{\gamma}`, and the learner
+learns from it exactly. It stays if :math:`\gamma` counts beside :math:`K(x, x)`.
 
-References
-----------
-.. [1] Csato, L. and Opper, M. (2002). Sparse on-line Gaussian processes. Neural Computation, 14,
-   641-668. (Its projection onto the basis and its score of the vectors in it.)
+If the store is then over its budget, the example leaves without which the mean function would
+change least at its own place. That change is :math:`|\alpha_i| / (K(B, B)^{-1})_{ii}`, with
+:math:`\alpha = R^T E[w]` the coefficients of the mean. A reflection turns the direction that no
+other example of the basis spans into the slot's axis, and the belief about it is forgotten. This is
+the only approximation: the function at the other examples keeps its belief. An example costs
+:math:`O(B^2)`, whether one leaves or not.
+
+The projection onto the basis and the score of its vectors come from Csato and Opper (2002),
+Sparse on-line Gaussian processes, Neural Computation 14, 641-668.
 """
 
 from typing import Any, NamedTuple

@@ -33,7 +33,7 @@ class LearnedLabels(NamedTuple):
 
 
 class CalibratedPerceptron(SavedLearner):
-    r"""Calibrated constraint classification, online (Algorithm 1 of [1]_), for top label-rankings.
+    """Calibrated constraint classification, online (Algorithm 1 of [1]_), for top label-rankings.
 
     Each label has a linear utility, and the zero alternative has utility zero. A target is the
     relevant labels of an example, best first. If the labels with positive utility rank differently,
@@ -51,10 +51,10 @@ class CalibratedPerceptron(SavedLearner):
         Which relevant labels are set against the zero and against the irrelevant labels: all of
         them, or the lowest, which implies the others.
     loss : {"kendall", "footrule"}, default "kendall"
-        Distance of two bucket orders, from 0 to 1: the relevant labels one by one, the zero, and
-        the others together. See `bayesrank.metrics.kendall_distance` and
-        `bayesrank.metrics.spearman_footrule`. With the zero among them, rankings that differ in
-        their relevant labels are never at distance zero.
+        Distance of two bucket orders, from 0 to 1 (`bayesrank.metrics.kendall_distance`,
+        `bayesrank.metrics.spearman_footrule`): the relevant labels one by one, the zero, and the
+        others together. The zero puts rankings that differ in their relevant labels at a positive
+        distance.
 
     Attributes
     ----------
@@ -100,9 +100,9 @@ class CalibratedPerceptron(SavedLearner):
             Features.
         y : sequence of length n
             For each example, the numbers of its relevant labels from 0 to c - 1, best first; none
-            is a target, too. In an array of integers (n, l), -1 stands for no label. Or a
-            `LabelConstraints` for each; the loss is then `constraint_loss`, and `pairs`, `relevant`
-            and `loss` do not matter.
+            is a target, too. In an array of integers (n, l), -1 stands for no label. A target can
+            also be a `LabelConstraints`; the loss is then `constraint_loss`, whatever `pairs`,
+            `relevant` and `loss`.
 
         Raises
         ------
@@ -131,17 +131,12 @@ class CalibratedPerceptron(SavedLearner):
         return self
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Utility of each label; that of the zero is zero.
+        """Utility of each label, shape (n, c); that of the zero is zero.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
             Features.
-
-        Returns
-        -------
-        ndarray of shape (n, c)
-            Utilities.
 
         Raises
         ------
@@ -154,7 +149,7 @@ class CalibratedPerceptron(SavedLearner):
         return check_rows(X, self.n_features_in_) @ self.coef_.T
 
     def predict(self, X: ArrayLike) -> list[list[int]]:
-        """Labels of positive utility, best first; of two that are equal the lower one is first.
+        """Numbers of the labels of positive utility, best first; of two equal ones the lower first.
 
         Parameters
         ----------
@@ -165,6 +160,11 @@ class CalibratedPerceptron(SavedLearner):
         -------
         list of n lists
             Numbers of labels.
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            As for `decision_function`.
         """
         utility = self.decision_function(X)
         order = np.argsort(-utility, axis=1, kind="stable")

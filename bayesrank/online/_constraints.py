@@ -75,7 +75,9 @@ def tabulate(targets: Sequence[LabelConstraints], num_labels: int) -> Constraint
 
 
 def constraint_loss(utility: ArrayLike, targets: Sequence[LabelConstraints]) -> Array:
-    """Share of the constraints of each example that utilities break, zero where there are none.
+    """Share of the constraints of each example that utilities break, shape (n,).
+
+    Equal utilities break a constraint, too. An example without constraints has loss 0.
 
     Parameters
     ----------
@@ -83,11 +85,6 @@ def constraint_loss(utility: ArrayLike, targets: Sequence[LabelConstraints]) -> 
         Utilities of the labels; that of the zero is zero.
     targets : sequence of n LabelConstraints
         What is known of the labels.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        From 0 to 1. A constraint is broken where the two utilities are equal, too.
 
     Raises
     ------

@@ -34,12 +34,12 @@ class FeatureMap(NamedTuple):
 def polynomial_features(
     X: ArrayLike, degree: int = 2, *, sigma: float = 1.0, scale: float = 1.0
 ) -> NDArray[np.float64]:
-    r"""Features whose scalar products are :math:`(x \cdot x' / \ell^2 + \sigma^2)^p`.
+    r"""Features whose scalar products are :math:`(x \cdot x' / \ell^2 + \sigma^2)^p`, shape (n, D).
 
-    By the multinomial theorem these are the monomials
+    By the multinomial theorem they are the monomials
     :math:`\sqrt{p! / (a_0! \dots a_d!)}\, \sigma^{a_0} \prod_i (x_i / \ell)^{a_i}` with
-    :math:`\sum a_i = p`, of which there are :math:`{d + p \choose p}`. Each row is computed by
-    itself, so that a row's features do not depend on those that it comes with.
+    :math:`\sum a_i = p`, the lowest degree first. There are :math:`D = {d + p \choose p}` of them.
+    A row's features do not depend on the other rows.
 
     Parameters
     ----------
@@ -50,11 +50,6 @@ def polynomial_features(
     sigma, scale : float
         Offset :math:`\sigma` and scale :math:`\ell`, as in tinygp's ``Polynomial``. Without an
         offset there are only monomials of full degree.
-
-    Returns
-    -------
-    ndarray of shape (n, D)
-        The lowest degree first.
 
     Raises
     ------

@@ -7,25 +7,18 @@ from numpy.typing import ArrayLike, NDArray
 def rank_loss(
     y_true: ArrayLike, y_pred: ArrayLike, *, rounded: bool = False, num_levels: int | None = None
 ) -> float:
-    r"""Average rank loss :math:`\frac{1}{T} \sum_t |\hat y_t - y_t|`.
+    r"""Average rank loss :math:`\frac{1}{T} \sum_t |\hat y_t - y_t|`, in levels.
 
     Averages of ranks are real numbers, and the loss depends on whether they are rounded first.
 
     Parameters
     ----------
-    y_true : ArrayLike
-        Levels, shape (T,).
-    y_pred : ArrayLike
-        Predictions, whole or not, shape (T,).
+    y_true, y_pred : ArrayLike
+        Levels, and predictions, whole or not, shape (T,).
     rounded : bool, default False
         Whether to round the predictions first, see `round_levels`.
     num_levels : int, optional
         Number of levels, to which rounded predictions are confined.
-
-    Returns
-    -------
-    float
-        In levels.
 
     Raises
     ------

@@ -1,20 +1,17 @@
 r"""Perceptrons side by side, each shown a random part of the stream.
 
-All members are kept in arrays whose last axis counts them. What a member is shown depends on
-nothing but the seed, the number of the example and its own number, so that the answer does not
-depend on how the stream is cut into chunks.
+Arrays hold all members along their last axis. What a member is shown depends on nothing but the
+seed, the number of the example and its own number. So the answer does not depend on how the stream
+is cut into chunks.
 
 In the kernel form a member's function is :math:`f_j(x) = \sum_i \alpha_{j,i} K(x_i, x)` over
-examples :math:`x_i` that the members share, see `bayesrank.online._store`. An example is stored
-once any member has learned from it.
+examples :math:`x_i` that the members share (`bayesrank.online._store`). An example is stored if any
+member learned from it.
 
-The members run side by side under `vmap`, in one `lax.scan` over the examples of a block. What pads
-a block is an example that nobody is shown, which changes no bit of any member.
-
-References
-----------
-.. [1] Harrington, E. F. (2003). Online ranking/collaborative filtering using the perceptron
-   algorithm. ICML, Algorithm 2 and section 3. (The averages use the members *after* the round.)
+The members run side by side under `vmap`, in one `lax.scan` over the examples of a block. Examples
+that nobody is shown pad a block, and change no bit of any member. This is Algorithm 2 and section 3
+of Harrington (2003), Online ranking/collaborative filtering using the perceptron algorithm, ICML;
+its averages use the members *after* the round.
 """
 
 from functools import partial

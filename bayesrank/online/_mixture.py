@@ -1,12 +1,11 @@
 r"""What a belief is a mixture of: noises, shares of labels that tell nothing, and thresholds.
 
-Nothing is known at first of how far scores, noise and thresholds reach. Components of a belief
-differ in the noise and in the unit of the thresholds, and the stream weighs them. With :math:`s`
-the standard deviation of a score whose features have size one, a component's noise :math:`\sigma`
-makes :math:`s^2 / (s^2 + \sigma^2)` the share of the score in what decides a level; as the noises
-are equally spaced in their logarithm, weights in proportion to :math:`s \sigma / (s^2 + \sigma^2)`
-give the share the arcsine density. Two components more are robust: a share of their labels tells
-nothing.
+At first, nothing is known of how far scores, noise and thresholds reach. The components of a belief
+differ in the noise and in the unit of the thresholds, and the stream weighs them. Let :math:`s` be
+the standard deviation of a score whose features have size one. With noise :math:`\sigma`, the score
+has the share :math:`s^2 / (s^2 + \sigma^2)` of what decides a level. The logarithms of the noises
+are equally spaced, so weights in proportion to :math:`s \sigma / (s^2 + \sigma^2)` give the share
+the arcsine density. Two more components are robust: a share of their labels tells nothing.
 """
 
 from collections.abc import Sequence

@@ -134,8 +134,7 @@ class PRank(_OneRule):
     Notes
     -----
     If weights of norm 1 (thresholds included) separate the levels by a margin :math:`\gamma`, it
-    makes at most :math:`(k - 1)(R^2 + 1) / \gamma^2` mistakes, with
-    :math:`R = \max_t \|x_t\|`.
+    makes at most :math:`(k - 1)(R^2 + 1) / \gamma^2` mistakes, with :math:`R = \max_t \|x_t\|`.
 
     References
     ----------
@@ -201,8 +200,8 @@ class OAPBPM(_OneRule, _Ensemble):
     num_members : int, default 100
         Number of perceptrons.
     tau : float, default 0.3
-        Probability that a member is shown an example: the smaller, the more the members differ,
-        and the more examples they need.
+        Probability that a member is shown an example: the smaller, the more the members differ, and
+        the more examples they need.
     seed : int, default 0
         Seed of what each member is shown.
     sampling : {"bernoulli", "poisson"}, default "bernoulli"
@@ -222,8 +221,8 @@ class OAPBPM(_OneRule, _Ensemble):
 
     References
     ----------
-    Harrington, E. F. (2003). Online ranking/collaborative filtering using the perceptron
-    algorithm. ICML.
+    Harrington, E. F. (2003). Online ranking/collaborative filtering using the perceptron algorithm.
+    ICML.
 
     Examples
     --------

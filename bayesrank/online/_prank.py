@@ -2,15 +2,11 @@ r"""PRank: a perceptron with thresholds between the levels.
 
 The predicted level of an example is the first whose threshold lies above its score,
 :math:`\hat y = \min \{ r : w \cdot x - c(r) < 0 \}` with :math:`c(k) = \infty`. After a mistake,
-each threshold on the wrong side of the score moves by one towards it, and the weights move along
-the example by as many steps, so that score and threshold approach each other. Thresholds that
-start in order stay in order.
-
-References
-----------
-.. [1] Crammer, K. and Singer, Y. (2002). Pranking with ranking. NIPS 14, 641-647.
-.. [2] Harrington, E. F. (2003). Online ranking/collaborative filtering using the perceptron
-   algorithm. ICML, Algorithm 1. (Its line 16 swaps the names of weights and thresholds.)
+each threshold on the wrong side of the score moves by one towards it. The weights move along the
+example by as many steps, so that the score approaches the thresholds. Thresholds that start in
+order stay in order (Crammer and Singer, 2002, Pranking with ranking, NIPS 14, 641-647). This is
+Algorithm 1 of Harrington (2003), Online ranking/collaborative filtering using the perceptron
+algorithm, ICML, whose line 16 swaps the names of weights and thresholds.
 """
 
 from typing import Any, NamedTuple

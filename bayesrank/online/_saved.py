@@ -75,8 +75,8 @@ class SavedLearner(BaseEstimator, ABC):
         path : str or Path
             The file, in NumPy's ``.npz`` format.
         notes : object, optional
-            What else to keep with the state, as ``notes_`` of the learner that loads it: anything
-            that JSON can hold.
+            What else to store, as ``notes_`` of the learner that loads it: anything that JSON can
+            hold.
 
         Raises
         ------
@@ -105,8 +105,7 @@ class SavedLearner(BaseEstimator, ABC):
         Raises
         ------
         ValueError, FileNotFoundError
-            If the file is not one, or was saved by a learner with other options; if there is no
-            file.
+            If `save` did not write the file, or for other options; if there is no file.
         """
         self._check_options()
         saved = read_state(path, _OWNER, {_KIND: _checked})

@@ -1,11 +1,8 @@
 r"""A store of examples for the kernel form, with a budget.
 
-A function in the kernel form is :math:`f(x) = \sum_i \alpha_i K(x_i, x)` over stored examples. What
-is stored takes a free slot, or else that of the oldest example.
-
-References
-----------
-.. [1] Kivinen, J., Smola, A. and Williamson, R. C. (2002). Online learning with kernels. NIPS 14.
+A function in the kernel form is :math:`f(x) = \sum_i \alpha_i K(x_i, x)` over stored examples. A
+new one takes a free slot, or else that of the oldest (Kivinen, Smola and Williamson, 2002, Online
+learning with kernels, NIPS 14).
 """
 
 from typing import Any, NamedTuple

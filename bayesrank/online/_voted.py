@@ -45,8 +45,8 @@ class Path(NamedTuple):
 class VotedPRank(KernelRanker):
     r"""PRank that keeps every rule, which votes by how long it lasted.
 
-    After each mistake the rule changes, and the old one is kept with the number of levels
-    :math:`v_i` that it predicted rightly. The prediction is the weighted average of the ranks,
+    After each mistake the rule changes, and the old one stays with the number of levels :math:`v_i`
+    that it predicted rightly. The prediction is the weighted average of the ranks,
     :math:`\sum_i v_i h_i(x) / \sum_i v_i`, a real number: see ``rounded`` in `predict`.
 
     Parameters
@@ -56,11 +56,11 @@ class VotedPRank(KernelRanker):
     kernel : Kernel, optional
         As for `PRank`.
     budget : int, optional, default 10000
-        Number of past rules that are kept: those with most votes, of equals the older ones. None
-        keeps all, in memory that grows with each mistake. Rules without a vote are never kept. In
-        the kernel form it is the number of examples that a rule may have, and not None; the oldest
-        leaves for the next. As many that have left are kept for the sake of past rules: a rule
-        leaves when one of its examples is not among them.
+        Number of past rules to keep: those with most votes, of equals the older ones. None keeps
+        all, in memory that grows with each mistake. Rules without a vote are never kept. In the
+        kernel form it is the number of examples that a rule may have, and not None; the oldest
+        leaves for the next. As many that have left stay for past rules: a rule leaves when one of
+        its examples is not among them.
 
     References
     ----------

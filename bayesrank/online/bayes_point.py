@@ -178,16 +178,12 @@ class OnlineBayesPoint(KernelRanker):
     # What it foresees.
 
     def predict_proba(self, X: ArrayLike) -> Array:
-        """Probability of each level, with all uncertainty included.
+        """Probability of each level, shape (n, num_levels), with all uncertainty included.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
             Features.
-
-        Returns
-        -------
-        ndarray of shape (n, num_levels)
 
         Raises
         ------
@@ -197,20 +193,15 @@ class OnlineBayesPoint(KernelRanker):
         return self._foresee(self._known_rows(X))
 
     def query_score(self, X: ArrayLike) -> Array:
-        """Score how much the level of each example would teach.
+        """Score how much the level of each example would teach, in nats, shape (n,).
 
-        It is the mutual information of the level and the unknowns (weights, thresholds, noise), in
-        nats. It is small if the level is uncertain because of noise alone.
+        It is the mutual information of the level and the unknowns (weights, thresholds, noise), at
+        least zero up to rounding. It is small if the level is uncertain because of noise alone.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
             Features.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            At least zero, up to rounding.
 
         Raises
         ------
@@ -220,17 +211,12 @@ class OnlineBayesPoint(KernelRanker):
         return self._foresight(self._known_rows(X), with_scores=True)[1]
 
     def prequential_proba(self, X: ArrayLike, y: ArrayLike) -> Array:
-        """Predict probabilities of each example before learning it, then learn it.
+        """Predict probabilities of each example before learning it, then learn it; (n, num_levels).
 
         Parameters
         ----------
         X, y
             As for `partial_fit`.
-
-        Returns
-        -------
-        ndarray of shape (n, num_levels)
-            Probabilities of the levels.
 
         Raises
         ------

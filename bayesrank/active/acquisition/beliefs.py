@@ -20,8 +20,8 @@ from bayesrank.distributions import Thurstone, ThurstoneTies
 class Beliefs(NamedTuple):
     r"""A Gaussian over skills, and the noise of an answer.
 
-    An item performs at its skill plus noise, and the better performance wins: :math:`P(i \succ j) =
-    \Phi((f_i - f_j) / (\sqrt 2 \sigma))`.
+    An item performs at its skill plus noise, and the better performance wins:
+    :math:`P(i \succ j) = \Phi((f_i - f_j) / (\sqrt 2 \sigma))`.
 
     Attributes
     ----------

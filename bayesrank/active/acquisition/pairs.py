@@ -58,8 +58,8 @@ def entropy_gain(beliefs: Beliefs, pairs: ArrayLike) -> Array:
                    = -\tfrac12 \log \frac{v_y}{v},
 
     with :math:`v_y = v - \omega_y v^2` the variance of the margin after answer :math:`y`. The whole
-    covariance of the skills has the same ratio of determinants. The score is :math:`p\, \Delta H_1
-    + (1 - p)\, \Delta H_0`.
+    covariance of the skills has the same ratio of determinants. The score is
+    :math:`p\, \Delta H_1 + (1 - p)\, \Delta H_0`.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def entropy_gain(beliefs: Beliefs, pairs: ArrayLike) -> Array:
 
 
 def bald(beliefs: Beliefs, pairs: ArrayLike) -> Array:
-    r"""Mutual information in nats between the answer and the skills (BALD, [2]_), shape (...).
+    r"""Mutual information in nats between the answer and the skills (BALD, [2]_).
 
     .. math:: H(p) - E_{s \sim N(m, v)}\, H(\Phi(s / (\sqrt 2 \sigma))), \quad
         H(p) = -p \log p - (1 - p) \log(1 - p).
@@ -91,8 +91,17 @@ def bald(beliefs: Beliefs, pairs: ArrayLike) -> Array:
     Three Gaussian bumps in x approximate the entropy :math:`H(\Phi(x))`, so the score is right to
     1.7e-7 nats for every m, v and noise. With ties the expectation is a sum over 48 nodes. It is
     right to 1e-3 nats if the margin's standard deviation is at most 6 times the noise, and to 1e-5
-    up to 2.5 times. But for these errors it is between 0 and log 2. Parameters are those of
-    `entropy_gain`.
+    up to 2.5 times.
+
+    Parameters
+    ----------
+    beliefs, pairs
+        As for `entropy_gain`.
+
+    Returns
+    -------
+    Array
+        Mutual information in nats, between 0 and log 2 but for the error, shape (...).
     """
     mean, variance = margins(beliefs, pairs)
     if beliefs.tie_width is not None:
@@ -129,9 +138,17 @@ def answer_entropy(square: Array, spread: ArrayLike = 0.0) -> Array:
 
 
 def margin_variance(beliefs: Beliefs, pairs: ArrayLike) -> Array:
-    """Variance of the margin, whatever its mean, shape (...), on the squared scale of the skills.
+    """Variance of the margin, whatever its mean: the pair whose difference is known least.
 
-    The pair whose difference is known least scores highest. Parameters are those of `entropy_gain`.
+    Parameters
+    ----------
+    beliefs, pairs
+        As for `entropy_gain`.
+
+    Returns
+    -------
+    Array
+        Variances, on the squared scale of the skills, shape (...).
     """
     return margins(beliefs, pairs)[1]
 
@@ -142,7 +159,15 @@ def eubo(beliefs: Beliefs, pairs: ArrayLike) -> Array:
     .. math:: E[\max(f_i, f_j)] = h_i \Phi(u) + h_j \Phi(-u) + \sqrt v\, \phi(u), \quad
         u = m / \sqrt v .
 
-    Parameters are those of `entropy_gain`. Scores are expected skills, shape (...).
+    Parameters
+    ----------
+    beliefs, pairs
+        As for `entropy_gain`.
+
+    Returns
+    -------
+    Array
+        Expected skills, shape (...).
     """
     pairs = jnp.asarray(pairs)
     mean, variance = margins(beliefs, pairs)

@@ -54,9 +54,9 @@ def pool_entropy(beliefs: Beliefs, pairs: ArrayLike, *, pool: ArrayLike | None =
         Beliefs about n skills, and candidates, integers of shape (..., 2).
     pool : ArrayLike, optional
         Comparisons that are not known yet, integers of shape (m, 2), whose answers' entropies are
-        summed. Without it, the sum is over the skills of all items, of :math:`\tfrac12 \log(2 \pi e
-        A_{ii})`. As an acquisition with a pool, pass ``jax.tree_util.Partial(pool_entropy,
-        pool=pool)``.
+        summed. Without it, the sum is over the skills of all items, of
+        :math:`\tfrac12 \log(2 \pi e A_{ii})`. As an acquisition with a pool, pass
+        ``jax.tree_util.Partial(pool_entropy, pool=pool)``.
 
     Returns
     -------
@@ -119,14 +119,18 @@ def pool_variance(beliefs: Beliefs, pairs: ArrayLike) -> Array:
     r"""Expected reduction of the variance of a margin, averaged over all pairs of items ([3]_).
 
     An answer is expected to take :math:`\bar\omega (c_a - c_b)^2` off the variance of the margin of
-    items a and b (`bayesrank.active.anticipate`). Its average over all pairs is :math:`2
-    \bar\omega` times the sample variance of c, which takes one pass over the items. Scores have
-    shape (...), on the squared scale of the skills.
+    items a and b (`bayesrank.active.anticipate`). Its average over all pairs is
+    :math:`2 \bar\omega` times the sample variance of c, which takes one pass over the items.
 
     Parameters
     ----------
     beliefs, pairs
         Beliefs about n > 1 skills, and candidates, integers of shape (..., 2).
+
+    Returns
+    -------
+    Array
+        Expected reductions, on the squared scale of the skills, shape (...).
     """
     pairs, covariance = jnp.asarray(pairs), jnp.asarray(beliefs.covariance)
 

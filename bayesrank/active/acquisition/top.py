@@ -25,11 +25,19 @@ _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
 @cache
 def top_gain(k: int) -> Acquisition:
-    """How much less a choice of the best `k` items is expected to lose if a margin were known.
+    """How much less a choice of the best k items is expected to lose if a margin were known.
 
-    Scores (...) of pairs (..., 2) are at least 0, on the scale of the skills. Of many items, only
-    the k best by mean count, and the 64 others that are best by mean plus three standard
-    deviations.
+    Parameters
+    ----------
+    k : int
+        Number of items at the top.
+
+    Returns
+    -------
+    Acquisition
+        Scores (...) of pairs (..., 2), at least 0, on the scale of the skills. Of many items, only
+        the k best by mean count, and the 64 others that are best by mean plus three standard
+        deviations.
     """
     return partial(_gain, k=k)
 

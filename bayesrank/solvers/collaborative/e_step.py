@@ -1,8 +1,8 @@
 r"""The E-step: every user's posterior, and the sums over users that the M-step needs.
 
 The sums of :math:`\hat f_j` and of :math:`\hat\Sigma_j + (\hat f_j - h)(\hat f_j - h)'`
-(`bayesrank.solvers.collaborative.posterior`) follow from :math:`\sum_j P_j' a_j` and :math:`\sum_j
-P_j' (a_j a_j' - G_j) P_j`. No user needs a matrix of size m x m.
+(`bayesrank.solvers.collaborative.posterior`) follow from :math:`\sum_j P_j' a_j` and
+:math:`\sum_j P_j' (a_j a_j' - G_j) P_j`. No user needs a matrix of size m x m.
 """
 
 from __future__ import annotations

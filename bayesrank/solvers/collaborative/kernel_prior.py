@@ -2,10 +2,10 @@ r"""The base process in the M-step: items outside of the core, and the scales of
 
 Items outside of the core follow it by the base process :math:`\Psi = \sum_c s_c K_c`. They are
 independent given the core (Snelson and Ghahramani, 2006, Sparse Gaussian processes using
-pseudo-inputs, NIPS). With :math:`W = \Psi_{CC}^{-1} \Psi_{CR}`, :math:`D = \mathrm{diag}(\Psi_{RR}
-- W' \Psi_{CR})` and :math:`A' = [I, W]`, the kernel of all items is :math:`\Sigma = A \Sigma_{CC}
-A' + \mathrm{diag}(0, D)`. The M-step factorises matrices of the core's size only.
-``docs/systems/collaborative.md`` derives how it learns the scales.
+pseudo-inputs, NIPS). With :math:`W = \Psi_{CC}^{-1} \Psi_{CR}`,
+:math:`D = \mathrm{diag}(\Psi_{RR} - W' \Psi_{CR})` and :math:`A' = [I, W]`, the kernel of all items
+is :math:`\Sigma = A \Sigma_{CC} A' + \mathrm{diag}(0, D)`. The M-step factorises matrices of the
+core's size only. ``docs/systems/collaborative.md`` derives how it learns the scales.
 """
 
 from __future__ import annotations

@@ -125,9 +125,13 @@ class Ordinal(Likelihood):
         r"""Make a step of Fisher's scoring, with users' deviations maximised out.
 
         With scores :math:`\gamma_j`, informations :math:`I_j`, deviations :math:`e_j` of precision
-        :math:`\Lambda` and :math:`R_j = (I_j + \Lambda)^{-1}` the shared step :math:`\delta` solves
-        :math:`\sum_j (I_j - I_j R_j I_j) \delta = \sum_j [\gamma_j - I_j R_j (\gamma_j - \Lambda
-        e_j)]`, and users' own are :math:`R_j (\gamma_j - \Lambda e_j - I_j \delta)`.
+        :math:`\Lambda` and :math:`R_j = (I_j + \Lambda)^{-1}`, the shared step :math:`\delta`
+        solves
+
+        .. math:: \sum_j (I_j - I_j R_j I_j) \delta =
+            \sum_j [\gamma_j - I_j R_j (\gamma_j - \Lambda e_j)],
+
+        and users' own are :math:`R_j (\gamma_j - \Lambda e_j - I_j \delta)`.
         """
         theta = join([user.theta for user in users])
         score = join([x.likelihood.score for x in statistics])

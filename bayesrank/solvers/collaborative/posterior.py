@@ -9,8 +9,8 @@ measured from the prior mean. With :math:`\Sigma_{jj} = P_j \Sigma P_j'`,
     \hat f_j = h + \Sigma P_j' a_j, \quad
     \hat\Sigma_j = \Sigma - \Sigma P_j' G_j P_j \Sigma.
 
-A precision may be zero, since :math:`G_j = T_j^{1/2} (I + T_j^{1/2} \Sigma_{jj} T_j^{1/2})^{-1}
-T_j^{1/2}`.
+A precision may be zero, since
+:math:`G_j = T_j^{1/2} (I + T_j^{1/2} \Sigma_{jj} T_j^{1/2})^{-1} T_j^{1/2}`.
 """
 
 from __future__ import annotations

@@ -128,7 +128,12 @@ class EMResult:
         return {name: value for name, value in values.items() if value.size}  # two levels: no gaps
 
     def functions(self, users: ArrayLike | None = None) -> tuple[Array, Array]:
-        """Posterior mean and variance of functions at every item, (u, m) each; `users` (u,) or all.
+        """Posterior mean and variance of users' functions at every item, (u, m) each.
+
+        Parameters
+        ----------
+        users
+            Numbers of users, shape (u,); all if not given.
 
         Raises
         ------
@@ -201,7 +206,10 @@ class EMResult:
     def predict_number(self, users: ArrayLike, items: ArrayLike) -> tuple[Array, Array]:
         """Mean and variance, (K,) each, of the numbers that users would give, noise included.
 
-        Parameters are those of `predict_latent`.
+        Parameters
+        ----------
+        users, items
+            As for `predict_latent`.
 
         Raises
         ------
@@ -220,7 +228,12 @@ class EMResult:
         return anchor + scale * (mean - anchor), scale**2 * variance + np.exp(2.0 * log_noise)
 
     def predict_proba(self, users: ArrayLike, items: ArrayLike) -> Array:
-        """Probability of each level, shape (K, r); parameters are those of `predict_latent`.
+        """Probability of each level, shape (K, r), a pair (user, item) a row.
+
+        Parameters
+        ----------
+        users, items
+            As for `predict_latent`.
 
         Raises
         ------

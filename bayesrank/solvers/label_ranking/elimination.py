@@ -1,18 +1,18 @@
 r"""Performances eliminated example by example, in front of weights that all examples share.
 
-In example i the alternatives perform at :math:`g_i = U_i + e_i`, with utilities :math:`U_{ia} =
-v_a' \phi_i` (zero for the zero alternative) and noise :math:`e_i \sim N(0, S)`. Sites see
-differences of performances. With :math:`\Lambda_i` and :math:`l_i` the precision and the
+In example i the alternatives perform at :math:`g_i = U_i + e_i`, with utilities
+:math:`U_{ia} = v_a' \phi_i` (zero for the zero alternative) and noise :math:`e_i \sim N(0, S)`.
+Sites see differences of performances. With :math:`\Lambda_i` and :math:`l_i` the precision and the
 precision-mean that they make in :math:`g_i`, and :math:`P_i = (S^{-1} + \Lambda_i)^{-1}`, the
 utilities see
 
 .. math:: M_i = \Lambda_i - \Lambda_i P_i \Lambda_i, \qquad
           b_i = l_i - \Lambda_i P_i l_i,
 
-and given these the performances have the covariance :math:`P_i` and the mean :math:`(I - P_i
-\Lambda_i) U_i + P_i l_i`. The c p weights thus have the precision :math:`I + \sum_i M_i \otimes
-\phi_i \phi_i'`. If labels have the correlation :math:`R = L L'`, the weights of each feature are L
-times independent ones, and :math:`L' M_i L` replaces :math:`M_i`.
+and given these the performances have the covariance :math:`P_i` and the mean
+:math:`(I - P_i \Lambda_i) U_i + P_i l_i`. The c p weights thus have the precision
+:math:`I + \sum_i M_i \otimes \phi_i \phi_i'`. If labels have the correlation :math:`R = L L'`, the
+weights of each feature are L times independent ones, and :math:`L' M_i L` replaces :math:`M_i`.
 
 This is `bayesrank.infer.gaussian.arrow` with groups that touch the weights through c utilities
 alone. It stores nothing of examples times weights, and makes arrays of examples times labels times

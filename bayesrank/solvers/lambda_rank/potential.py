@@ -160,11 +160,17 @@ def is_convex(
     seed: int = 0,
     tol: float = 1e-6,
 ) -> FieldVerdict:
-    """Whether lambda goes down a convex cost, as far as `num_points` points, and pairs, show.
+    """Whether going along the field goes down a convex cost, as far as points show.
 
     Lambda is minus the slope, so *minus* its Jacobian has to be positive semidefinite. Between any
-    two points ``(lambda(b) - lambda(a)) . (b - a)`` must not be positive, jumps included. The other
-    parameters are those of `is_conservative`.
+    two points ``(lambda(b) - lambda(a)) . (b - a)`` must not be positive, jumps included.
+
+    Parameters
+    ----------
+    field, scores, labels, spread, seed, tol
+        As for `is_conservative`.
+    num_points
+        Points, and pairs of points, to look at.
     """
     rng = np.random.default_rng(seed)
     centre = np.asarray(scores, np.float64)

@@ -1,10 +1,10 @@
 r"""Transductive RankRLS: scores of new lists under which cross-validation fits best.
 
-Let :math:`P = (S K S + \lambda I)^{-1}` over training rows T and new rows V alike, :math:`B =
-\mathrm{blockdiag}(P_{UU})` over the folds, of a list or several, and :math:`E = B^{-1} P S`. The
-weighted error of every fold predicted from all others is then :math:`|E Y|^2`. Theorem 2 minimises
-it in the new rows' scores, with a pull of strength :math:`\gamma` to what the training rows
-predict; with :math:`R = E'E`,
+Let :math:`P = (S K S + \lambda I)^{-1}` over training rows T and new rows V alike,
+:math:`B = \mathrm{blockdiag}(P_{UU})` over the folds, of a list or several, and
+:math:`E = B^{-1} P S`. The weighted error of every fold predicted from all others is then
+:math:`|E Y|^2`. Theorem 2 minimises it in the new rows' scores, with a pull of strength
+:math:`\gamma` to what the training rows predict; with :math:`R = E'E`,
 
 .. math:: \hat Y = (R_{VV} + \gamma I)^{-1} (\gamma f_{-V} - R_{VT} Y_T).
 
