@@ -8,9 +8,9 @@ of its own. If all elements have one smooth peak the trapezoidal rule serves
 
 1. the interval ends where the density has fallen by a fixed number of nats beyond its mode and
    beyond the likelihood's own peak: a likelihood with heavy tails has mass at both;
-2. its panels move, a few times, until all have equal shares of the variation of the log density and
-   of the logarithm of its slope (equidistribution; de Boor, 1973, Good approximation by splines
-   with variable knots): panels crowd where the density drops or kinks;
+2. its panels move, a few times, towards equal shares of the variation of the log density and of its
+   slope's logarithm (equidistribution; de Boor, 1973, Good approximation by splines with variable
+   knots): panels crowd where the density drops or kinks;
 3. each panel gets a Gauss-Legendre rule.
 
 The derivatives of ``log Z`` come from identities that hold for every likelihood, with expectations

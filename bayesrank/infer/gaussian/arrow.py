@@ -1,15 +1,15 @@
 r"""Latents of groups, eliminated group by group: a Gaussian whose precision looks like an arrow.
 
-Some latents, the core, may be seen by every site; the others belong to groups, are independent of
-each other and of the core under the prior, and each site sees those of one group at most: effects
-of a rater, performances on one occasion. Sites then make a precision
+Every site may see some latents, the core. The others belong to groups, and are independent of each
+other and of the core under the prior. Each site sees those of one group at most: effects of a
+rater, performances on one occasion. Sites then make a precision
 
 .. math:: \begin{pmatrix} K^{-1} + S_{uu} & S_{ul} \\ S_{lu} & D^{-1} + S_{ll} \end{pmatrix}
 
 with one block in :math:`S_{ll}` for each group. With :math:`P = (D^{-1} + S_{ll})^{-1}`, block by
-block, the core sees sites of precision :math:`S_{uu} - S_{ul} P S_{lu}`, and given the core the
-groups are independent, with covariance :math:`P` and a mean that moves by :math:`-P S_{lu}` with
-it. So the work is in proportion to the number of groups.
+block, the core sees sites of precision :math:`S_{uu} - S_{ul} P S_{lu}`. Given the core the groups
+are independent, with covariance :math:`P` and a mean that moves by :math:`-P S_{lu}` with it. So
+the work is in proportion to the number of groups.
 """
 
 from __future__ import annotations

@@ -238,7 +238,7 @@ def _diagonal_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[
 class InvertedPrior(NamedTuple):
     """A `DensePrior` with its inverse, for many products with sites, at half the time of a solve.
 
-    It loses digits where one latent is nearly determined by others; there, `DensePrior` serves.
+    It loses digits if one latent is nearly determined by others; `DensePrior` does not.
     """
 
     prior: DensePrior  # the prior

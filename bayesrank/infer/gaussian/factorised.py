@@ -1,15 +1,15 @@
 r"""Many independent latents that sites see few at a time: a Gaussian for each latent alone.
 
-A site of the margin :math:`s = \sum_e a_e x_e` tells each of its latents what it would tell it if
-the others were independent of it without this site: a message
-:math:`\exp(\rho_e x_e - \pi_e x_e^2 / 2)`. A latent is its prior times its messages. On a tree this
-is the posterior; where there are short loops, as among players who all meet each other, it leaves
-out what skills have in common, and standard deviations of differences between players who never met
-can be far too narrow, though those of players who met are nearly right.
+A site of the margin :math:`s = \sum_e a_e x_e` sends each of its latents a message
+:math:`\exp(\rho_e x_e - \pi_e x_e^2 / 2)`. This supposes that the other latents would be
+independent of it without this site. A latent is its prior times its messages. On a tree this
+is the posterior. Short loops, as among players who all meet each other, lose what skills have in
+common. Standard deviations of differences between players who met are then nearly right, but those
+between players who never met can be far too small.
 
 For players and games this is TrueSkill's message passing, in parallel and to convergence. A product
-with sites costs as much as there are entries in the rows. The log integral is Bethe's: at the fixed
-point it is stationary in the messages, so that its derivative holds them fixed.
+with sites costs as much as there are entries in the rows. The log integral is Bethe's. At the fixed
+point it is stationary in the messages, so its derivative holds them fixed.
 
 References
 ----------

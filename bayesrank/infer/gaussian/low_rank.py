@@ -1,17 +1,17 @@
 r"""A prior of low rank plus diagonal, and its posterior, without a joint covariance.
 
 The prior is that of :math:`f = \Phi w + e` with :math:`w \sim N(0, I_M)` and
-:math:`e \sim N(0, D)`, and sites see few elements of :math:`f` at a time: with rows :math:`A` they
-add the sparse precision :math:`L = A' \operatorname{diag}(\tau) A`. Given :math:`w` the residuals
-have the sparse precision :math:`Q = D^{-1} + L`, which conjugate gradients solve in few steps where
-the residuals are small. Without them,
+:math:`e \sim N(0, D)`. Sites see few elements of :math:`f` at a time: with rows :math:`A` they add
+the sparse precision :math:`L = A' \operatorname{diag}(\tau) A`. Given :math:`w` the residuals have
+the sparse precision :math:`Q = D^{-1} + L`, which conjugate gradients solve in few steps if the
+residuals are small. Without them,
 
 .. math:: f \mid w \sim N(Y w + Q^{-1} h, Q^{-1}), \quad Y = Q^{-1} D^{-1} \Phi, \qquad
-    w \sim N(G^{-1} Y' h, G^{-1}), \quad G = I + \Phi' L Y,
+    w \sim N(G^{-1} Y' h, G^{-1}), \quad G = I + \Phi' L Y.
 
-so that the covariance of :math:`f` is :math:`Q^{-1} + B B'` with :math:`B = Y G^{-1/2}`. The
-residuals are not integrated out site by site: what an item's residual is known for in one
-comparison counts in the next.
+So the covariance of :math:`f` is :math:`Q^{-1} + B B'` with :math:`B = Y G^{-1/2}`. The residuals
+are not integrated out site by site: what one comparison reveals of an item's residual counts in the
+next.
 
 References
 ----------

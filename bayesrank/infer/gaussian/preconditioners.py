@@ -1,9 +1,10 @@
 r"""Matrices that are near a sparse precision, and easy to solve with.
 
-Conjugate gradients take as many steps as they tell its eigenvalues apart from those of such a
-matrix :math:`M`. Of independent latents, `Diagonal` is enough. In a walk each latent hangs on the
-one before it, and so on all of them: there, `Forest` takes the prior in which each latent is drawn
-given one other, that which it depends on most. A forest is factorised without fill.
+Conjugate gradients take a step for each eigenvalue that they distinguish of :math:`M^{-1} P`, with
+:math:`P` the precision and :math:`M` such a matrix. For independent latents `Diagonal` is enough.
+In a walk each latent depends on the one before it, and so on all of them. `Forest` takes the prior
+in which each latent is drawn given that one other on which it depends most, and factorises it
+without fill.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """What EP asks of the Gaussian part of a model, whatever form it is kept in.
 
-A `Prior` is ``N(0, K)`` over the latents; times sites ``exp(nu s - tau s^2 / 2)`` of margins
-``s = a' x`` it makes a `Gaussian`, the posterior.  EP needs margins of that and its normaliser; no
-one outside this room asks how either is kept.  Both are pytrees, so that they pass through `jit`,
-`vmap` and `lax.while_loop`.
-
-A further form (sparse, low-rank, arrow) is a prior and a posterior class of its own, with these
-methods, and a line where a program's structure calls for it: `bayesrank.infer.reader.prior`.
+A `Prior` is ``N(0, K)`` over the latents. Times sites ``exp(nu s - tau s^2 / 2)`` of margins
+``s = a' x`` it makes a `Gaussian`, the posterior. EP needs margins of that and its normaliser; its
+form concerns this package alone. Both are pytrees, so they pass through `jit`, `vmap` and
+`lax.while_loop`. A further form is a prior and a posterior class with these methods, and a line in
+`bayesrank.infer.reader.prior`, which chooses the form.
 """
 
 from __future__ import annotations

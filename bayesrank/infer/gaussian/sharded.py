@@ -1,7 +1,7 @@
 """Rows of linear predictors that several devices share, each a part of the sites.
 
-What rows make of latents stays where the rows are; what they make for the latents is summed over
-the devices by one ``psum``. Devices may belong to several processes, see `jax.distributed`.
+What rows make of latents stays where the rows are. One ``psum`` sums what they make for the
+latents over the devices. These may belong to several processes, see `jax.distributed`.
 """
 
 from __future__ import annotations

@@ -1,17 +1,16 @@
 r"""Many independent latents that sites see few at a time: a Gaussian kept by its sparse precision.
 
 The precision :math:`P = D^{-1} + A' \operatorname{diag}(\tau) A` has an entry for each two latents
-that a site sees together. It is not factorised, for the factors of players and games fill up:
-means, draws and covariances are solutions of :math:`P x = b` by conjugate gradients, with a
-`Preconditioner` near it.
+that a site sees together. For players and games its factors would fill up. Conjugate gradients with
+a `Preconditioner` near :math:`P` solve :math:`P x = b` for means, draws and covariances instead.
 
 Variances come from probes. With :math:`b \sim N(0, P)`, :math:`x = P^{-1} b` is a draw. Given all
 other latents, those of a row have precision :math:`P_{BB}` and mean
 :math:`x_B - P_{BB}^{-1} b_B`, so the variance of their margin is
 
-.. math:: a' P_{BB}^{-1} a + \operatorname{Var}(a' x_B - a' P_{BB}^{-1} b_B),
+.. math:: a' P_{BB}^{-1} a + \operatorname{Var}(a' x_B - a' P_{BB}^{-1} b_B).
 
-of which the first term is exact and the second, the lesser one, is averaged over few draws (Rao and
+The first term is exact. The second, the lesser one, is an average over few draws (Rao and
 Blackwell).
 
 References

@@ -1,8 +1,8 @@
 """The top of a function of which only the slope is known well, as where both are estimates.
 
-Quasi-Newton steps (BFGS) whose lengths are judged by slopes alone: one is too long where the
-function falls at its end by more than half as steeply as it rose at its beginning. Values, whose
-errors need not be those of the slopes, decide nothing.
+Slopes alone judge the lengths of quasi-Newton steps (BFGS). A step is too long if the function
+falls at its end by more than half as steeply as it rose at its beginning. Values, whose errors need
+not be those of the slopes, decide nothing.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The evidence, and its gradient, of posteriors that are kept without covariances.
 
-EP sweeps to its fixed point outside of compiled code. There the derivative of the evidence is that
-at fixed sites and cavities: of the factors over their cavities, which compiled code differentiates,
-and of the Gaussian integral, whose slopes by the arrays of the prior come from the posterior
-(`bayesrank.infer.gaussian.protocol`); the same code carries them on to the hyperparameters. Draws
-are of the same random numbers at every point, so that the gradient changes smoothly.
+EP sweeps to its fixed point outside of compiled code. The derivative of the evidence is that at
+fixed sites and cavities. Compiled code differentiates the factors over their cavities. The
+posterior gives the slopes of the Gaussian integral by the arrays of the prior
+(`bayesrank.infer.gaussian.protocol`). The same code carries them on to the hyperparameters.
+Draws use the same random numbers at every point, so the gradient changes smoothly.
 """
 
 from __future__ import annotations

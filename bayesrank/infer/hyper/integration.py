@@ -3,12 +3,14 @@ r"""Hyperparameters integrated over at the price of a few dozen runs of EP.
 Given the hyperparameters :math:`\theta`, EP finds the posterior of the latents and the evidence
 :math:`Z(\theta)`. The posterior of :math:`\theta` is :math:`p(\theta) Z(\theta)` up to a constant,
 and that of the latents the mixture of EP's posteriors over it. A handful of hyperparameters needs
-no walk (`NestedEP`): as in INLA (Rue et al., 2009) and GPstuff (Vanhatalo et al., 2013), the mode
-and the curvature there say where the points of the mixture belong, and a design of points along the
-axes how the density leans on each side. INLA and GPstuff then trust the weights of a central
-composite design. Here the points are spread by a quasi-random sequence as a density of that shape
-says, and weighted by importance, so that the weights tell themselves how good they are; where they
-are poor, the density is fitted anew to the weighted points, and more are added (adaptive multiple
+no walk (`NestedEP`). As in INLA (Rue et al., 2009) and GPstuff (Vanhatalo et al., 2013), the mode
+and the curvature there place the points of the mixture. A design of points along the axes shows how
+the density leans on each side.
+
+INLA and GPstuff then trust the weights of a central composite design. Here quasi-random points from
+a density of that shape get importance weights, which show how good they are. If they are poor, the
+density is fitted anew to the weighted points, and more are added (adaptive multiple importance
+sampling, Cornuet et al., 2012).
 importance sampling, Cornuet et al., 2012).
 
 References
@@ -123,10 +125,11 @@ class IntegratedEP:
         *args, **kwargs
             Arguments of the program.
         params
-            Values of sites to be held fixed, by name. `param` sites that are not named have no
-            prior to be integrated over, and are held at their initial value.
-        init
-            Start of the search for the mode, by name, as for `maximize_evidence`.
+            Values of sites to fix, by name. Other `param` sites have no prior to integrate over, and
+            stay at their initial value.
+        init, num_restarts, callback
+            Start, number of further starts and call-back of the search for the mode, as for
+            `maximize_evidence`.
         num_points
             Number of points of a round, rounded up to a power of two. By default 64, or 32 for up
             to four hyperparameters and over 200 latents or 10,000 sites. Up to three more rounds
@@ -135,22 +138,13 @@ class IntegratedEP:
             deviations are right to 5% (unconstrained), and to 15% with a long tail. With 32, errors
             are about twice that.
         num_samples
-            Number of posterior draws that the result keeps.
-        num_restarts
-            Number of further starts of the search for the mode, as for `maximize_evidence`.
-        callback
-            Called while the mode is searched for, as by `maximize_evidence`.
-
-        Returns
-        -------
-        IntegratedEPResult
+            Number of posterior draws of the result.
 
         Raises
         ------
         ValueError, TypeError
-            If the program is not one that EP can take, or has no hyperparameter to integrate over,
-            or a number makes no sense; if `rng_key` is not a random key, or an argument is being
-            traced.
+            If EP cannot take the program, it has no hyperparameter to integrate over, or a number
+            makes no sense; if `rng_key` is not a random key, or an argument is being traced.
 
         Warns
         -----

@@ -29,13 +29,11 @@ class EvidenceMaximum:
     Attributes
     ----------
     params
-        Values of the hyperparameters, those held fixed included.
-    log_evidence
-        EP's log evidence there, in nats, without the prior density of the hyperparameters.
-    log_prior
-        Log prior density of the `sample` hyperparameters there.
+        Values of the hyperparameters, fixed ones included.
+    log_evidence, log_prior
+        EP's log evidence there, in nats; and the log prior density of the `sample` hyperparameters.
     log_evidence_error
-        Standard error of `log_evidence` where it is an estimate, as without covariances; else 0.
+        Standard error of `log_evidence` if it is an estimate, as without covariances; else 0.
     converged
         Whether the optimiser has converged, inside the bounds.
     at_bound
@@ -92,25 +90,23 @@ def maximize_evidence(
 ) -> EvidenceMaximum:
     """Find the hyperparameters that make the data most probable.
 
-    Maximises EP's log evidence plus the log prior density of the hyperparameters that are `sample`
-    sites (their values' own density, as in `numpyro.infer.autoguide.AutoDelta`); `param` sites have
-    no prior and count by the evidence alone. Gradients hold EP's sites fixed; each evaluation
-    starts from the sites of the one before it.  The optimiser is SciPy's L-BFGS-B on the
-    unconstrained scale.
+    It maximises EP's log evidence plus the log prior density of the hyperparameters that are
+    `sample` sites (their values' own density, as in `numpyro.infer.autoguide.AutoDelta`). `param`
+    sites have no prior. SciPy's L-BFGS-B works on the unconstrained scale. Gradients hold EP's
+    sites fixed; each evaluation starts from the sites of the one before it.
 
-    Without covariances (``EP``'s `structure`) gradient and evidence are estimates, from the same
+    Without covariances (`EP`'s `structure`) gradient and evidence are estimates, from the same
     random numbers at every point. The ascent then goes by the gradient alone, until a step would
     gain less than 0.001 nats. Its error is about 0.06 posterior standard deviations or less.
 
     Parameters
     ----------
     model
-        The NumPyro program; or an `EP` engine of it, whose settings and compiled code are then
-        used.
+        The NumPyro program; or an `EP` engine of it, to use its settings and compiled code.
     *args, **kwargs
         Arguments of the program.
     params
-        Values of sites to be held fixed, by name.
+        Values of sites to fix, by name.
     init
         Starting values by name; others start at their initial value or prior median.
     num_restarts
@@ -121,14 +117,10 @@ def maximize_evidence(
     max_steps
         Number of steps after which a start is given up.
     tol
-        A start has converged when a step gains less than this share of the objective; where that
-        is an estimate, less than a thousand times this, in nats.
+        A start has converged when a step gains less than this share of the objective; if that is an
+        estimate, less than a thousand times this, in nats.
     callback
         Called after each evaluation with its number and the best objective so far.
-
-    Returns
-    -------
-    EvidenceMaximum
 
     Raises
     ------

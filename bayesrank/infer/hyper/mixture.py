@@ -24,29 +24,26 @@ class MixtureResult(GaussianMoments):
     Attributes
     ----------
     model, model_args, model_kwargs
-        The program and what it was called with.
+        The program and its arguments.
     params
-        Values of the hyperparameters that were held fixed: those given, and `param` sites.
+        Values of the hyperparameters that were fixed: those given, and `param` sites.
     shapes, joint_mean, posterior
         Of the latents, as in `EPResult`: here the moments of the mixture.
-    log_evidence
+    log_evidence, log_evidence_error
         Log of the integral of the program's density over latents and hyperparameters, in nats, by
-        importance sampling of the hyperparameters.
-    log_evidence_error
-        Its standard error.
+        importance sampling of the hyperparameters; and its standard error.
     pareto_k
-        Tail shape of the importance weights; above 0.7 the evidence cannot be relied on. NaN of
+        Tail shape of the importance weights; above 0.7 the evidence cannot be relied on. NaN with
         fewer than 25 points, which show no tail.
     converged
-        Whether the posterior can be relied on; each engine says what it asks.
+        Whether the posterior can be relied on, by the engine's own criterion.
     num_unconverged
         Number of values of the hyperparameters at which EP did not converge.
     marginalized_sites
         Latents of groups that are not kept, as in `EPResult`.
-    hyperparameters
-        Draws of the hyperparameters, shapes (chains, draws) + their own.
-    draws
-        For each of these, one draw of the latents, shapes (chains, draws) + their own.
+    hyperparameters, draws
+        Draws of the hyperparameters, and one draw of the latents for each of these, by site; shapes
+        (chains, draws) + their own.
     log_proposals
         Log of the density that each draw came from: EP's of the latents given the hyperparameters,
         times EP's evidence and the prior of these; up to a constant, shape (chains, draws).
@@ -116,16 +113,12 @@ class MixtureResult(GaussianMoments):
     def get_samples(self, group_by_chain: bool = False) -> dict[str, np.ndarray]:
         """Draws of latents and hyperparameters together; the same ones at every call.
 
+        For each site, fixed ones included, draws have the shape (num_samples,) + its own.
+
         Parameters
         ----------
         group_by_chain
-            Whether to keep the axis of the chains in front of that of their draws.
-
-        Returns
-        -------
-        dict
-            For each latent site and hyperparameter, draws of shape (num_samples,) + its own, or
-            (chains, draws) + its own; hyperparameters held fixed are repeated.
+            Whether to have two axes in front instead, (chains, draws).
         """
         samples = {**self.draws, **self.hyperparameters}
         chains, draws = next(iter(samples.values())).shape[:2]
@@ -139,18 +132,14 @@ class MixtureResult(GaussianMoments):
     def accuracy(self) -> ImportanceCheck:
         """How far the posterior can be trusted, by importance sampling.
 
-        The draws are weighed by the program's own density of latents and hyperparameters together,
-        when it is first asked for. The hyperparameters are taken to be drawn as EP's evidence says:
-        whether they are, `converged` tells.
-
-        Returns
-        -------
-        bayesrank.infer.whitening.accuracy.ImportanceCheck
+        The program's own density of latents and hyperparameters together weighs the draws, when
+        first asked for. This supposes that hyperparameters are drawn as EP's evidence says:
+        `converged` shows whether they are.
 
         Raises
         ------
         ValueError, AccuracyWarning
-            As those of `EPResult.accuracy`.
+            As for `EPResult.accuracy`.
         """
         samples = {**self.draws, **self.hyperparameters}
         flat = {k: v.reshape(-1, *v.shape[2:]) for k, v in samples.items()}
@@ -197,10 +186,9 @@ class IntegratedEPResult(MixtureResult):
         Effective number of points, ``1 / sum w^2``.
     mode
         Most probable hyperparameters, on their unconstrained scale.
-    weights
-        Weights of the points, shape (K,), adding up to one.
-    points
-        Values of the hyperparameters there, shapes (K,) + their own.
+    points, weights
+        Values of the hyperparameters at the K points, shapes (K,) + their own; and their weights,
+        shape (K,), adding up to one.
     component_means, component_covariances
         EP's posterior of all latents there, shapes (K, n) and (K, n, n).
     num_evaluations
@@ -214,8 +202,8 @@ class IntegratedEPResult(MixtureResult):
 
     Notes
     -----
-    The other attributes are those of `MixtureResult`. Moments are
-    those of the weighted points; of the draws, each belongs to one of the points.
+    The other attributes are those of `MixtureResult`. Moments are those of the weighted points;
+    each draw belongs to one of the points.
 
     Examples
     --------

@@ -1,11 +1,11 @@
 r"""Full Bayes by nesting: NUTS over the hyperparameters, EP over the latents.
 
 A program's hyperparameters :math:`\theta` are few and its latents :math:`f` are many. Given
-:math:`\theta`, EP finds the posterior of :math:`f` and the evidence :math:`Z(\theta)`; so NUTS can
+:math:`\theta`, EP finds the posterior of :math:`f` and the evidence :math:`Z(\theta)`. So NUTS can
 walk in :math:`\theta` alone, on :math:`p(\theta) Z(\theta)`, and the posterior of :math:`f` is the
-mixture of EP's posteriors at the draws. (The latents of a Gaussian model are integrated out in the
-same way by Filippone and Girolami, 2014, with importance sampling in EP's place, and by Rue et al.,
-2009, with Laplace's method and a grid.)
+mixture of EP's posteriors at the draws. Filippone and Girolami (2014) integrate the latents of a
+Gaussian model out in the same way by importance sampling, Rue et al. (2009) by Laplace's method and
+a grid.
 
 References
 ----------
@@ -111,20 +111,16 @@ class NestedEP:
         *args, **kwargs
             Arguments of the program.
         params
-            Values of sites to be held fixed, by name. `param` sites that are not named have no
-            prior to be integrated over, and are held at their initial value.
+            Values of sites to fix, by name. Other `param` sites have no prior to integrate over, and
+            stay at their initial value.
         num_warmup, num_samples
-            Draws of each chain that are thrown away, and kept.
+            Numbers of draws of each chain to discard, and to return.
         num_chains
             Number of chains, run one after the other.
         target_accept_prob
             As NUTS's in NumPyro: nearer to 1 the steps are shorter, where trajectories diverge.
         callback
             Called now and then with the share of the work done, between 0 and 1.
-
-        Returns
-        -------
-        NestedEPResult
 
         Raises
         ------

@@ -1,14 +1,14 @@
 r"""Points where the density of hyperparameters is: from a Student-t of two halves, and weighted.
 
-Posteriors of scales lean: towards large values, where the data bound them from below only. On a
-white scale :math:`z` around the mode, each half of each axis gets the scale that the density itself
-shows there (Rue et al., 2009, section 6.5; Martins et al., 2013). With :math:`x_i = z_i /
+Posteriors of scales lean: towards large values, if the data bound them from below only. On a white
+scale :math:`z` around the mode, each half of each axis gets the scale of the density there (Rue et
+al., 2009, section 6.5; Martins et al., 2013). With :math:`x_i = z_i /
 \sigma_i^{\pm}`, the sign being that of :math:`z_i`, the density is
 
-.. math:: q(z) = t_\nu(x) \prod_i \frac{2}{\sigma_i^- + \sigma_i^+},
+.. math:: q(z) = t_\nu(x) \prod_i \frac{2}{\sigma_i^- + \sigma_i^+}.
 
-which is continuous, has tails heavier than a Gaussian's, and is a scale mixture of two-piece
-Gaussians, so that points follow from uniform numbers. Scrambled Sobol numbers spread them evenly.
+It is continuous, with tails heavier than a Gaussian's. As a scale mixture of two-piece Gaussians it
+gives points from uniform numbers. Scrambled Sobol numbers spread them evenly.
 
 References
 ----------

@@ -1,11 +1,11 @@
 """Affine predictors found in a trace, with sparse rows where rows touch few latents.
 
-Walking through the equations of a traced program, every intermediate array is one of four things as
-a function of the latents ``z`` (length ``n``): constant, affine, quadratic, or none of these.  An
-affine array is carried as its value at ``z = 0`` and its rows.  Rows are kept in ELLPACK form,
-``r`` pairs (column, value) for each element, for as long as ``r < n``; so the difference
-``f[winner] - f[loser]`` of K comparisons takes K x 2 numbers and never a K x n array. Everything
-here is traceable: which columns a row touches may depend on the data, how many it touches may not.
+In a traced program every intermediate array is one of four things as a function of the latents
+``z`` (length ``n``): constant, affine, quadratic, or none of these. An affine array has a value at
+``z = 0`` and rows. These are in ELLPACK form, ``r`` pairs (column, value) for each element, as long
+as ``r < n``. So the difference ``f[winner] - f[loser]`` of K comparisons takes K x 2 numbers and
+never a K x n array. Everything here is traceable: which columns a row touches may depend on the
+data, how many it touches may not.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Which elements of a trace's outputs hang together through its nonlinear part.
 
 EP replaces factors one by one, so each element of a likelihood must be evaluated at its own
-predictor.  The nonlinear part of a program takes arrays of affine predictors in and gives arrays of
-log densities out.  Here every element of every intermediate array carries the number of a predictor
-that it depends on; where an operation mixes elements with different numbers, these are joined.
-What is joined in the end is one component: one factor of the model.  An operation that is not known
-is taken to mix everything, which is safe.
+predictor. The nonlinear part of a program takes arrays of affine predictors to arrays of log
+densities. Here every element of every intermediate array has the number of a predictor that it
+depends on. An operation that mixes elements with different numbers joins these. Each set joined in
+the end is one component: one factor of the model. An unknown operation joins everything, which is
+safe.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Each latent site given the others, and latents that follow from one another as one Gaussian.
 
 A program's latents are Gaussian given those before them: ``z = c + J z + e`` with ``e ~ N(0, Q)``.
-Mostly a site depends on earlier ones only.  In a scan over time its elements depend on one another,
-and those of several sites may: such sites make one group, and ``z = (I - J)^-1 (c + e)``.
+Mostly a site depends on earlier ones only. In a scan over time elements of one or several sites
+depend on one another: such sites make one group, and ``z = (I - J)^-1 (c + e)``.
 """
 
 from __future__ import annotations

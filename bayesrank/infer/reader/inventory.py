@@ -1,11 +1,10 @@
 """The sites of a NumPyro program: which are latent, which are hyperparameters, which are observed.
 
-The program is run once with every unobserved site at a chosen value.  A site with real support, or
-of a Gaussian family, is taken for a latent; whether the latents are jointly Gaussian is found out
-later, from the program's own densities.  Sites with bounded support
-that nothing depends on are left out. Those used as latents (`bayesrank.infer.reader.roles`) are
-latents, and the others are hyperparameters, as `param` sites are: they get the value given in
-`params`, else their initial value or the median of their prior.
+The program runs once with every unobserved site at a chosen value. A site with real support, or of
+a Gaussian family, counts as a latent; the program's own densities show later whether the latents
+are jointly Gaussian. Sites with bounded support that nothing depends on are left out. Those used as
+latents (`bayesrank.infer.reader.roles`) are latents. The others are hyperparameters, as `param`
+sites are, with the value in `params`, else their initial value or the median of their prior.
 """
 
 from __future__ import annotations

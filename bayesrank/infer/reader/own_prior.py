@@ -1,8 +1,8 @@
 """Latents that are not Gaussian: a wide Gaussian for the prior, and a factor that corrects it.
 
-``p(z) = N(z; m, w^2) * [p(z) / N(z; m, w^2)]``: the bracket sees one element of the site, or what
-it differs from its prior mean, and EP takes it as it takes the factors of an observed site.  EP's
-fixed point does not depend on m and w.
+``p(z) = N(z; m, w^2) * [p(z) / N(z; m, w^2)]``: EP takes the bracket as a factor of an observed
+site. It sees one element of the site, or its difference from its prior mean. EP's fixed point does
+not depend on m and w.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Arrays in the precision at work: those that a program is given, and those that JAX kept.
 
-As long as a trace lives, JAX (0.10 to 0.12) takes the NumPy arrays that it closed over to have the
-precision that it was made in, wherever else they are used. A program that somebody has run by NUTS
-in single precision, say, fails in double precision, or has its numbers rounded.
+While a trace lives, JAX (0.10 to 0.12) takes the NumPy arrays that it closed over to have its
+precision wherever they are used. A program that somebody has run by NUTS in single precision, say,
+fails in double precision, or has its numbers rounded.
 """
 
 from __future__ import annotations

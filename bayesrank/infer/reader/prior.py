@@ -1,8 +1,8 @@
 """The joint Gaussian of a program's latents, from the conditionals that the program states.
 
-A program draws its latents one after another, each Gaussian given those before it, with a mean that
-is affine in them: ``z_s | z_<s ~ N(c_s + J_s z_<s, Q_s)``.  Means and covariances of the joint
-follow site by site and nothing is inverted: ``K_ss = J_s K J_s' + Q_s`` and ``K_s,< = J_s K``.
+A program draws its latents one after another, each Gaussian given those before it, with a mean
+affine in them: ``z_s | z_<s ~ N(c_s + J_s z_<s, Q_s)``. Means and covariances of the joint follow
+site by site, without an inverse: ``K_ss = J_s K J_s' + Q_s`` and ``K_s,< = J_s K``.
 """
 
 from __future__ import annotations

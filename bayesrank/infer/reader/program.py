@@ -1,12 +1,11 @@
 """Reads a plain NumPyro program as a Gaussian prior and factors of scalar predictors.
 
-Nothing in the program is marked.  It is run once to list its sites and once more under JAX's
-tracing, with the latents as inputs and the densities of its sites as outputs.  In that trace every
-array that is affine in the latents is found with its rows; the likelihood is what is done to those
-arrays afterwards.
+The program runs once to list its sites. JAX then traces it once more, from the latents to the
+densities of its sites. Every array of that trace that is affine in the latents gets its rows; the
+likelihood is what the program does to those arrays afterwards.
 
-A program is read at given hyperparameters and may be read under `jit`, `vmap` and `grad`: what a
-`Program` is made of is static, its arrays may be traced.
+Reading works at given hyperparameters, also under `jit`, `vmap` and `grad`: the parts of a
+`Program` are static, its arrays may be traced.
 """
 
 from __future__ import annotations
@@ -44,20 +43,11 @@ _WIDEST = 8
 class ProgramLayout(NamedTuple):
     """What is static in a program: the same for all values of its arrays.
 
-    Attributes
-    ----------
-    shapes
-        Shape of every latent site: the core's, then the leaves'.
-    sampled
-        Names of hyperparameters that are `sample` sites left free, whose prior counts.
-    dropped
-        Unobserved sites, not Gaussian, on which nothing depends: they integrate to one.
-    block_sites
-        Name of the observed site behind each block of factors.
-    eliminated
-        Latents whose posterior is not kept: of groups, behind or after those that are.
-    conditioned_sites
-        Sites held fixed whose density latents reach, so that it is a factor.
+    `shapes` are those of the latent sites, the core's before the leaves'; `block_sites` names the
+    observed site behind each block of factors. `sampled` are free hyperparameters with a prior;
+    `dropped` are unobserved sites, not Gaussian, that integrate to one as nothing depends on them.
+    `eliminated` latents have no posterior: those of groups, and behind or after those that have.
+    `conditioned_sites` are fixed sites whose density latents reach, so that it is a factor.
     """
 
     shapes: dict[str, tuple[int, ...]]
@@ -76,22 +66,10 @@ class ProgramLayout(NamedTuple):
 class Program(NamedTuple):
     """A program as EP sees it: its numbers, and its layout.
 
-    Attributes
-    ----------
-    problem
-        The Gaussian over the core latents, which the data touch, measured from `mean`, and factors.
-    mean
-        Prior mean of the core latents, shape (n,).
-    hyperparameters
-        Values of the hyperparameters.
-    layout
-        What is static.
-    leaves
-        Latents on which no data depend, in order; they follow from the posterior without EP.
-    checks
-        Refusals, each with a boolean array that must hold for it not to be raised.
-    support
-        Lower and upper ends of the supports of all latents, end to end; None if unbounded.
+    `problem` has the Gaussian over the core latents, which the data touch, about `mean` (n,), and
+    the factors. No data depend on `leaves`: they follow from the posterior in order, without EP.
+    `checks` are refusals, each with a boolean array that must hold for it not to be raised.
+    `support` has the lower and upper ends of all latents, end to end; None if unbounded.
     """
 
     problem: Problem

@@ -1,17 +1,15 @@
 """What sites with bounded support are: latents, hyperparameters, or nothing that matters.
 
-A site is taken for a latent if the program uses it as it does the Gaussian ones: added to others,
-in the mean of a prior, in the predictor of a likelihood.  Where it is a scale, a rate or a
-threshold it is a hyperparameter.  The difference is seen in the program's trace, from three signs
-of a hyperparameter:
+A site is a latent if the program uses it as it does the Gaussian ones: added to others, in the mean
+of a prior, in the predictor of a likelihood. As a scale, a rate or a threshold it is a
+hyperparameter. The program's trace shows the difference by three signs of a hyperparameter:
 
 1. it goes into the scale of a Gaussian prior, or into its mean otherwise than affinely;
-2. it is divided by, or a logarithm or root is taken of it: where it is not positive there would be
-   no density; or it is multiplied with another site;
+2. the program divides by it, takes its logarithm or root, or multiplies it with another site;
 3. a factor sees it and another predictor.
 
-Signs of the second kind are looked for first: a noise scale is one in itself, and once that is
-known, the effects beside it are seen alone.
+Signs of the second kind come first: a noise scale has one by itself. Once that is known, the
+effects beside it are seen alone.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Long rows kept as a table that short rows point into.
 
 The skill ``Phi[i] @ w + e[i]`` of an item sees all of `w`, and data that compare two items see it
-twice. Multiplied out, that is a row of `w`'s length for each datum. Kept as it is written, the
-elements of ``v = Phi @ w`` are numbers of their own, known for certain given few latents, and a
-datum sees four of them: ``v[i] + e[i] - v[j] - e[j]``. So a walk through a trace may put what an
-operation makes of latents into a table, ``v = T z`` of the latents ``z`` of some sites, and give
-the elements of ``v`` columns behind those of all latents.
+twice. Multiplied out, that is a row of `w`'s length for each datum. But the elements of
+``v = Phi @ w`` can be quantities of their own, known for certain given few latents. A datum then
+sees four: ``v[i] + e[i] - v[j] - e[j]``. So a walk through a trace may make a table
+``v = T z`` of the latents ``z`` of some sites. The elements of ``v`` get columns behind those of
+all latents.
 """
 
 from __future__ import annotations

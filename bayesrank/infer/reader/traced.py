@@ -1,10 +1,10 @@
 """A program as a function of its unobserved sites: one trace, whose constants are arguments.
 
-The Python program is run once, and what it computes is kept as JAX's equations: from the values of
-its unobserved sites to the parameters of all its distributions, the observed values and the scales.
-Whatever the program read meanwhile, of its arguments, a closure, a module or a file, is a constant
-of these equations.  Compiled code takes the constants for arguments and is kept under the equations
-themselves, so that it answers to what the program reads now.
+The Python program runs once. JAX's equations then lead from the values of its unobserved sites to
+the parameters of all its distributions, the observed values and the scales. Whatever the program
+read meanwhile, of its arguments, a closure, a module or a file, is a constant of these equations.
+Compiled code takes the constants for arguments and is stored under the equations themselves, so it
+follows what the program reads now.
 """
 
 from __future__ import annotations

@@ -51,24 +51,22 @@ class ImportanceCheck:
     Attributes
     ----------
     k_hat
-        Shape of the Pareto tail of the importance weights, see `is_reliable`. Minus infinity where
-        all weights are equal: the posterior is exact.
-    ess
-        Effective sample size of the draws, of `num_draws`.
+        Shape of the Pareto tail of the importance weights, see `is_reliable`. Minus infinity if all
+        weights are equal: the posterior is exact.
+    num_draws, ess
+        Number of draws weighed, and their effective sample size.
     mean_error
         By how much a mean is off, in posterior standard deviations: the largest of all latents.
     sd_error
         By which share a standard deviation is off: the largest of all latents.
     site
         The site with the latent that is furthest off.
-    num_draws
-        Number of draws weighed.
     missed
-        Largest share of a factor's mass that the quadrature missed, see `EPResult.missed_mass`; no
-        draw comes near that.
+        Largest share of a factor's mass that the quadrature missed, and no draw comes near; see
+        `EPResult.missed_mass`.
     error
-        By how much the quadrature has the mean or the standard deviation of a factor wrong, in
-        standard deviations, see `EPResult.moment_errors`.
+        Largest error by quadrature of a factor's mean or standard deviation, in standard
+        deviations; see `EPResult.moment_errors`.
     mass_outside
         Share of the mass that draws from the prior find where EP's posterior has none, such as
         another mode. With many latents no draw from the prior finds one.

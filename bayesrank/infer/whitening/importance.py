@@ -36,18 +36,12 @@ _PRIOR = 10  # draws that a shape of 0.5 counts for
 class Importance(NamedTuple):
     """What importance sampling says of a Gaussian as an approximation to a program's posterior.
 
-    Attributes
-    ----------
-    k_hat
-        Shape of the Pareto tail of the importance weights; below 0.5 they have a finite variance,
-        below 0.7 they can be used. It sees all latents at once, so it can be large where each one
-        is right, and the shape of the tail alone, so it can be large where the weights hardly
-        vary. Minus infinity where all weights are equal, as they are when the Gaussian is the
-        posterior, and NaN where it is singular.
-    elbo
-        Mean of the log weights: the evidence lower bound.
-    log_evidence, error
-        Log of the mean weight, and its standard error in nats.
+    `k_hat` is the shape of the Pareto tail of the weights. Below 0.5 their variance is finite,
+    below 0.7 they can be used. It sees all latents at once, so it can be large although each one is
+    right. It sees the tail alone, so it can be large although the weights hardly vary. It is minus
+    infinity if all weights are equal (the Gaussian is the posterior), NaN if that is singular.
+    `elbo` is the mean of the log weights, the evidence lower bound. `log_evidence` is the log of
+    the mean weight, with the standard error `error` in nats.
     """
 
     k_hat: float

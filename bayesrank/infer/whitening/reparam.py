@@ -2,9 +2,9 @@ r"""Whitening: Gaussian sites written as standard normal ones.
 
 A site :math:`f \sim N(\mu, L L')` becomes :math:`z \sim N(0, I)` and :math:`f = \mu + L z`. The
 program means the same, but samplers and guides work on :math:`z`, whose prior has no correlations
-and one scale. Where the data say little, as they do about most directions of a smooth Gaussian
-process, the posterior is then well scaled too, and NUTS mixes; in the centred form its step is
-bound to the smallest eigenvalue of :math:`L L'`.
+and one scale. The data say little about most directions of a smooth Gaussian process, so its
+posterior is then well scaled too, and NUTS mixes [1]_, [2]_. In the centred form its step is bound
+to the smallest eigenvalue of :math:`L L'`.
 
 References
 ----------
@@ -35,12 +35,12 @@ _DONE = "is_whitened"
 class WhitenReparam(Reparam):
     """Draw a Gaussian site as its location plus a root of its covariance times a white site.
 
-    The white site is called as the site with ``_white`` appended, has its shape, and is standard
-    normal; the site itself becomes deterministic. It is a value in the ``config`` of
+    The white site has the site's name with ``_white`` appended, its shape, and a standard normal
+    prior; the site itself becomes deterministic. Put it into the ``config`` of
     `numpyro.handlers.reparam`, for ``Normal``, ``MultivariateNormal``,
     ``LowRankMultivariateNormal``, tinygp's ``numpyro_dist()``, and affine transforms of these,
     expanded or in plates. The white site of a ``ZeroSumNormal`` has an element less along each
-    axis. To whiten all sites of a program that can be, use `whiten`.
+    axis. `whiten` does so for all sites of a program.
 
     Examples
     --------
@@ -76,19 +76,15 @@ class WhitenReparam(Reparam):
 
 
 def whiten(model: Callable[..., Any]) -> Callable[..., Any]:
-    """Whiten every latent Gaussian site of a program.
+    """Make the same program with every latent Gaussian site white that `WhitenReparam` serves.
+
+    It leaves alone observed sites, sites whose value a handler inside has fixed, and sites under a
+    mask, a scale or a ``sample_shape``: replacing these would change the density by a factor.
 
     Parameters
     ----------
     model
         A NumPyro program.
-
-    Returns
-    -------
-    callable
-        The same program with each site that `WhitenReparam` serves replaced. Left as they are:
-        observed sites; sites whose value a handler inside has fixed; and sites under a mask, a
-        scale or a ``sample_shape``, where replacing them would change the density by a factor.
 
     Examples
     --------
