@@ -163,12 +163,7 @@ def graph_log_normalizer(scale_tril: Array, laplacian: Any, *, weight: ArrayLike
     Parameters
     ----------
     scale_tril, laplacian, weight
-        As for `graph_prior`.
-
-    Raises
-    ------
-    ValueError
-        As for `graph_prior`.
+        As for `graph_prior`, with the same errors.
     """
     factor = jnp.linalg.cholesky(_whitened(scale_tril, laplacian, weight))
     return -jnp.sum(jnp.log(jnp.diagonal(factor)))

@@ -40,7 +40,11 @@ def knn_graph(
     bandwidth: float | None = None,
     metric: str = "euclidean",
 ) -> sparse.csr_array:
-    r"""Graph that joins each item with those nearest to it.
+    r"""Graph that joins each item with those nearest to it: symmetric weights, shape (n, n).
+
+    Its diagonal is empty. It may have several components
+    (`scipy.sparse.csgraph.connected_components`), and with "mutual" an item may have no neighbour
+    at all. Priors made of the graph are proper all the same.
 
     Parameters
     ----------
@@ -58,12 +62,6 @@ def knn_graph(
     metric : str
         A metric of `sklearn.neighbors.NearestNeighbors`.
 
-    Returns
-    -------
-    scipy.sparse.csr_array
-        Symmetric weights, shape (n, n), with nothing on the diagonal. The graph may have several
-        components (`scipy.sparse.csgraph.connected_components`). With "mutual" an item may have no
-        neighbour at all. Priors made of the graph are proper all the same.
 
     Raises
     ------
@@ -118,7 +116,10 @@ def _heat(distances: NDArray, bandwidth: float | None) -> NDArray:
 
 
 def laplacian(graph: Any, *, normalized: bool = False) -> sparse.csr_array:
-    """Laplacian of a graph, sparse.
+    """Laplacian of a graph: symmetric and positive semi-definite, shape (n, n).
+
+    It has one eigenvalue zero for each component of the graph. The eigenvalues of the normalised
+    one are at most two.
 
     Parameters
     ----------
@@ -129,11 +130,6 @@ def laplacian(graph: Any, *, normalized: bool = False) -> sparse.csr_array:
         Whether to divide rows and columns by the roots of the degrees. The row of an item without
         neighbours is zero either way.
 
-    Returns
-    -------
-    scipy.sparse.csr_array
-        Symmetric and positive semi-definite, shape (n, n), with one eigenvalue zero for each
-        component of the graph. The normalised one's eigenvalues are at most two.
 
     Raises
     ------

@@ -186,7 +186,9 @@ class EP:
         init_sites: Sites | None = None,
         **kwargs: Any,
     ) -> tuple[Program, EPState]:
-        """Sweep until convergence. Pure, like `step`; ``state.max_change`` says how far it came.
+        """Sweep until convergence, and return the program as read with the last state.
+
+        ``state.max_change`` says how far it came. Pure, like `step`.
 
         Parameters
         ----------
@@ -194,11 +196,6 @@ class EP:
             As in `run`.
         init_sites
             Sites ``(tau, nu)`` to start from, as in ``state.tau, state.nu`` of an earlier solution.
-
-        Returns
-        -------
-        tuple
-            The program as read, and the last state.
 
         Raises
         ------
@@ -238,8 +235,10 @@ class EP:
     ) -> tuple[Array, EPState]:
         """EP's log evidence, differentiable, and the state that it was evaluated at.
 
-        The derivative holds sites and cavities fixed, as the evidence is stationary in them at EP's
-        fixed point. Pure, like `step`.
+        The evidence is the log of the integral of the program's density over its latents, without
+        the prior density of the hyperparameters. Its derivative holds sites and cavities fixed, as
+        it is stationary in them at EP's fixed point. The state has no derivative. Pure, like
+        `step`.
 
         Parameters
         ----------
@@ -249,12 +248,6 @@ class EP:
             Arguments of the program.
         init_sites
             Sites to start from.
-
-        Returns
-        -------
-        tuple
-            Log of the integral of the program's density over its latents, without the prior density
-            of the hyperparameters; and the state, without derivative.
         """
         source = self._checked(args, kwargs, params)
         return self.evidence_of(source, params, init_sites, self.limits)[:2]

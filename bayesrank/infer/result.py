@@ -274,20 +274,15 @@ class EPResult(GaussianMoments):
     def get_samples(self, group_by_chain: bool = False) -> dict[str, np.ndarray]:
         """Independent draws from the posterior; the same ones at every call.
 
-        Latents without bounds are jointly Gaussian. Those with bounds have a gamma or beta margin
-        of EP's mean and standard deviation, so their draws stay within these.
+        Each latent site has draws of shape (num_samples,) + its own. Hyperparameters have their
+        value, repeated, so `numpyro.infer.Predictive` and `numpyro.infer.log_likelihood` see all
+        sites. Latents without bounds are jointly Gaussian. Those with bounds have a gamma or beta
+        margin of EP's mean and standard deviation, so their draws stay within these.
 
         Parameters
         ----------
         group_by_chain
             Whether to put a leading axis of one chain before the draws.
-
-        Returns
-        -------
-        dict
-            For each latent site, draws of shape (num_samples,) + its own. For each hyperparameter,
-            its value, repeated, so `numpyro.infer.Predictive` and `numpyro.infer.log_likelihood`
-            see all sites.
         """
         samples = dict(self._draws)
         for name, value in self.params.items():

@@ -2,24 +2,6 @@
 
 A program states beliefs and nothing about how to compute with them. `bayesrank.infer` runs it by
 expectation propagation, ``numpyro.infer`` by NUTS or SVI.
-
-==================== ==============================================================================
-file                 programs
-==================== ==============================================================================
-``bayes_point``      ``ordinal_version_space``: linear scores and thresholds from levels
-``collaborative``    ``collaborative_rating_gp``, ``collaborative_ordinal_gp``,
-                     ``collaborative_preference_gp``: users' functions, of shared mean and kernel
-``comparisons``      ``thurstone``, ``preference_gp``, ``judged_comparisons``: skills from
-                     comparisons of two items, with a term for each column of a log
-``cone_rank``        ``cone_of_differences``: differences of features as mixtures of a few atoms
-``dynamic``          ``dynamic_thurstone``: skills that move in time from dated comparisons
-``label_ranking``    ``calibrated_label_ranking``: utilities of labels from rankings and sets
-``lambda_rank``      ``weighted_preferences``: linear scores from pairs that count by weights
-``link_learn``       ``link_bm25``: corrections of BM25's term weight from links of documents
-``ordinal``          ``ordinal_gp``: levels or numbers of items from their features
-``orders``           ``thurstone_orders``, ``preference_orders``: skills from orders and choices
-``rank_rls``         ``rank_rls_gp``: scores from grades that compare within a query only
-==================== ==============================================================================
 """
 
 from bayesrank.models.bayes_point import ordinal_version_space as ordinal_version_space

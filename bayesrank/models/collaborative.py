@@ -80,10 +80,8 @@ def collaborative_rating_gp(
 
     Parameters
     ----------
-    users, items : ArrayLike
-        Who rated what: whole numbers from 0, shape (K,).
-    ratings : ArrayLike
-        Numbers, shape (K,).
+    users, items, ratings : ArrayLike
+        Who rated what, in whole numbers from 0; and the ratings, any numbers; each of shape (K,).
     num_users, num_items : int
         Numbers n of users and m of items.
     kernel : ArrayLike, optional

@@ -142,12 +142,7 @@ def judged_comparisons(
     Parameters
     ----------
     num_items, comparisons, **columns
-        As for `thurstone`.
-
-    Raises
-    ------
-    ValueError
-        If an argument cannot be used; the message names it and what to do.
+        As for `thurstone`, with the same errors.
 
     Examples
     --------
@@ -195,7 +190,7 @@ def preference_gp(
     ----------
     X : ArrayLike
         Features of the items, shape (n, d).
-    comparisons : ArrayLike, optional
+    comparisons, **columns
         As for `thurstone`.
     X_new : ArrayLike, optional
         Features of items that are in no comparison, shape (m, d).
@@ -209,8 +204,6 @@ def preference_gp(
     rank : int, optional
         Number of inducing points, for items too many for a covariance matrix. The prior of ``f`` is
         then `bayesrank.gp.inducing_point_prior`, without `laplacian` or `X_new`.
-    **columns
-        What else is known of each comparison, see `compare`.
 
     Raises
     ------

@@ -125,8 +125,8 @@ class IntegratedEP:
         *args, **kwargs
             Arguments of the program.
         params
-            Values of sites to fix, by name. Other `param` sites have no prior to integrate over, and
-            stay at their initial value.
+            Values of sites to fix, by name. Other `param` sites have no prior to integrate over;
+            they stay at their initial value.
         init, num_restarts, callback
             Start, number of further starts and call-back of the search for the mode, as for
             `maximize_evidence`.

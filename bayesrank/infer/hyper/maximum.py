@@ -39,10 +39,8 @@ class EvidenceMaximum:
     at_bound
         Hyperparameters that stopped at the edge of the region searched, or of a domain with two
         ends.
-    message
-        What the optimiser said.
-    num_evaluations
-        Number of times the evidence was computed, over all restarts.
+    message, num_evaluations
+        What the optimiser said; and how often it computed the evidence, over all restarts.
     restarts
         ``log_evidence + log_prior`` at the end of each start.
     other_modes

@@ -35,10 +35,9 @@ class MixtureResult(GaussianMoments):
     pareto_k
         Tail shape of the importance weights; above 0.7 the evidence cannot be relied on. NaN with
         fewer than 25 points, which show no tail.
-    converged
-        Whether the posterior can be relied on, by the engine's own criterion.
-    num_unconverged
-        Number of values of the hyperparameters at which EP did not converge.
+    converged, num_unconverged
+        Whether the posterior can be relied on, by the engine's own criterion; and the number of
+        values of the hyperparameters at which EP did not converge.
     marginalized_sites
         Latents of groups that are not kept, as in `EPResult`.
     hyperparameters, draws
@@ -134,12 +133,7 @@ class MixtureResult(GaussianMoments):
 
         The program's own density of latents and hyperparameters together weighs the draws, when
         first asked for. This supposes that hyperparameters are drawn as EP's evidence says:
-        `converged` shows whether they are.
-
-        Raises
-        ------
-        ValueError, AccuracyWarning
-            As for `EPResult.accuracy`.
+        `converged` shows whether they are. Errors and warnings are those of `EPResult.accuracy`.
         """
         samples = {**self.draws, **self.hyperparameters}
         flat = {k: v.reshape(-1, *v.shape[2:]) for k, v in samples.items()}
@@ -175,7 +169,9 @@ class MixtureResult(GaussianMoments):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class IntegratedEPResult(MixtureResult):
-    """The posterior of latents and hyperparameters; `bayesrank.to_arviz` takes it.
+    """A `MixtureResult` at weighted hyperparameters; `bayesrank.to_arviz` takes it.
+
+    Moments are those of the weighted points; each draw belongs to one of the points.
 
     Attributes
     ----------
@@ -199,11 +195,6 @@ class IntegratedEPResult(MixtureResult):
     seed, heights, support
         What the draws follow from: a seed, EP's log evidence plus log prior at each point, shape
         (K,), and supports as in `EPResult`. None in files of version 0.1.
-
-    Notes
-    -----
-    The other attributes are those of `MixtureResult`. Moments are those of the weighted points;
-    each draw belongs to one of the points.
 
     Examples
     --------
@@ -299,7 +290,7 @@ def _draw(
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class NestedEPResult(MixtureResult):
-    """The posterior of latents and hyperparameters; `bayesrank.to_arviz` takes it.
+    """A `MixtureResult` by NUTS over the hyperparameters; `bayesrank.to_arviz` takes it.
 
     Attributes
     ----------
@@ -308,10 +299,6 @@ class NestedEPResult(MixtureResult):
         several chains) is below 1.05 for every hyperparameter.
     num_divergent
         Number of draws that ended a divergent trajectory.
-
-    Notes
-    -----
-    The other attributes are those of `MixtureResult`.
 
     Examples
     --------

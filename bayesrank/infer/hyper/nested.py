@@ -63,11 +63,8 @@ class NestedEP:
 
     Parameters
     ----------
-    model
-        A NumPyro program that `EP` takes, with at least one hyperparameter that is a `sample` site;
-        or an `EP` engine of it, whose settings are then used.
-    **settings
-        Settings of EP, see `EP`, where `model` is a program.
+    model, **settings
+        As for `IntegratedEP`.
 
     Examples
     --------
@@ -107,12 +104,9 @@ class NestedEP:
         Parameters
         ----------
         rng_key
-            Random key.
-        *args, **kwargs
-            Arguments of the program.
-        params
-            Values of sites to fix, by name. Other `param` sites have no prior to integrate over, and
-            stay at their initial value.
+            Random key of the walk and the draws.
+        params, *args, **kwargs
+            As for `IntegratedEP.run`.
         num_warmup, num_samples
             Numbers of draws of each chain to discard, and to return.
         num_chains

@@ -55,10 +55,9 @@ class ImportanceCheck:
         weights are equal: the posterior is exact.
     num_draws, ess
         Number of draws weighed, and their effective sample size.
-    mean_error
-        By how much a mean is off, in posterior standard deviations: the largest of all latents.
-    sd_error
-        By which share a standard deviation is off: the largest of all latents.
+    mean_error, sd_error
+        Largest errors of all latents: of a mean, in posterior standard deviations; and of a
+        standard deviation, as a share of it.
     site
         The site with the latent that is furthest off.
     missed
