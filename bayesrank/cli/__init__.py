@@ -13,12 +13,8 @@ __all__ = ["main"]
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit.
 
-    With 0 if all went well, 2 if the input cannot be used, 130 after Ctrl-C and 143 after SIGTERM.
-
-    Parameters
-    ----------
-    args
-        Arguments; those of the process if not given, which is then taken to end.
+    The exit code is 0 if all went well, 2 if the input cannot be used, 130 after Ctrl-C and 143
+    after SIGTERM. Without `args` those of the process are taken, which then ends.
     """
     _open_closed_streams()
     try:

@@ -45,20 +45,9 @@ _HELP = (
 
 
 class AskSession:
-    """A session of questions at the terminal.
+    """A session at the terminal, which asks the `judge` the `question` again and again.
 
-    Parameters
-    ----------
-    loop
-        The loop, with its journal open.
-    items
-        The items as read from their file.
-    journal
-        Path of the journal, as the person gave it.
-    judge
-        Who answers.
-    question
-        What is asked.
+    `loop` has its journal open, whose path the person gave as `journal`.
     """
 
     def __init__(

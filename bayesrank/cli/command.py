@@ -206,7 +206,7 @@ class Job:
 
     @property
     def where(self) -> str:
-        """Where the results are."""
+        """Sentence on the place of the results."""
         return f"Saved to {self._place}: {', '.join(self._written)}"
 
 

@@ -18,7 +18,7 @@ _SETTINGS = {
 def silence_compiler() -> None:
     """Keep XLA's log off the terminal, before JAX is imported, unless the user sets its level.
 
-    It says that a compilation is "very slow", of which nobody can make use.
+    Its alarms of a "very slow" compilation help nobody.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 

@@ -1,4 +1,4 @@
-"""`ranking.json`: everything that is said of a ranking, from which the page is made."""
+"""`ranking.json`: everything that a ranking says; the page comes from it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MOST_PAIRS = 20  # items whose pairs are told
 def document(
     data: ComparisonData, settings: Settings, ranking: Ranking, analysis: Analysis
 ) -> dict[str, Any]:
-    """Everything that is said of a ranking, in values that JSON has."""
+    """Everything that a ranking says, in values that JSON has."""
     summary = ranking.summary
     top = summary.indices[summary.component == 0][:_MOST_PAIRS]
     return {
@@ -93,7 +93,7 @@ def _title(inputs: Sequence[Path]) -> str:
 
 
 def _input_id(inputs: Sequence[Path]) -> str:
-    """What tells inputs apart, without their paths, which are nobody's business."""
+    """A hash of the inputs' paths: it distinguishes inputs without naming them."""
     paths = "\n".join(os.path.realpath(path) for path in inputs)
     return hashlib.blake2b(os.fsencode(paths), digest_size=8).hexdigest()
 

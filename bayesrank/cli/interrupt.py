@@ -1,10 +1,10 @@
-"""Ctrl-C and SIGTERM: a flag that is looked at between steps.
+"""Ctrl-C and SIGTERM: a flag that the command looks at between its steps.
 
 An exception raised wherever the program happens to be can be lost: JAX's hook of the garbage
 collector, for one, swallows it. So the first signal sets a flag, and `look` raises where nothing is
-half done. A thread sees signals, too, while compiled code runs: it ends the process at the second
-one, or when no step has ended for some seconds, after drafts are removed and the terminal is as it
-was, and never while results are put in their place.
+half done. A thread sees signals, too, while compiled code runs. It ends the process at the second
+one, or when no step has ended for some seconds. Before that it removes drafts and shows the cursor
+again, and it waits while results are put in their place.
 """
 
 from __future__ import annotations

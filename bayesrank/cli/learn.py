@@ -130,7 +130,7 @@ def _judge(
 
 
 def _arrays(model: Any, method: str, data: ListData) -> dict[str, Any]:
-    """What is kept of a model: numbers and names, no code."""
+    """What a file stores of a model: numbers and names, no code."""
     import numpy as np
     from scipy import sparse
 

@@ -1,11 +1,10 @@
 """A results folder that is either complete or untouched.
 
-Results are written to a hidden folder and forced to the disk. Where there is no folder of results
-yet, the hidden one takes its name. Where there is, the two change places in one step of the system
-(``renameat2`` on Linux), so that at every moment, also when the power fails, the folder holds one
-run's results. Where that cannot be done (other systems, a folder that holds folders of the person's
-own, the folder that one stands in), files are exchanged one at a time, no signal comes between, and
-all are put back if one fails.
+The results go to a hidden folder and are forced to the disk. If there is no folder of results yet,
+the hidden one takes its name. Otherwise the two change places in one step of the system
+(``renameat2`` on Linux), so the folder holds one run's results even if the power fails. Not all
+systems allow that, nor does a folder that has further folders inside or is the current one. Files
+are then exchanged one at a time, without a signal in between, and all are put back if one fails.
 """
 
 import contextlib
@@ -48,8 +47,8 @@ class PrintError(Exception):
 def output_folder(out: Path, files: Sequence[str], inputs: Sequence[Path] = ()) -> Iterator[Path]:
     """Give an empty folder, and publish what was written there as `out` if all went well.
 
-    Only files named in `files` are replaced or removed there; `inputs` may not be among them. An
-    `out` that cannot be written is refused before any work.
+    It replaces or removes only files named in `files`; `inputs` may not be among them. It refuses
+    an `out` that cannot be written before any work.
     """
     place = Path(os.path.realpath(out))
     try:
@@ -134,7 +133,7 @@ NamedTables = Iterable[tuple[Path, Iterable[Sequence[Any]]]]
 def write_tables(tables: NamedTables) -> None:
     """Write tables as CSV, none unless all can be written; ``-`` is standard output.
 
-    All but the last are taken away before any is put in place, so new and old ones never mix.
+    It takes away all old tables but the last before it puts any in place, so old and new never mix.
     """
     printed, on_screen = io.BytesIO(), sys.stdout.isatty()
     with contextlib.ExitStack() as drafts:

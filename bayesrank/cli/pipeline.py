@@ -73,7 +73,7 @@ class Settings(NamedTuple):
 
 
 class Ranked(NamedTuple):
-    """What is said of the items, overall or in a category."""
+    """A ranking with its verdict, overall or in a category."""
 
     category: str  #: empty for the ranking of all
     summary: RankSummary  #: with the records of its comparisons

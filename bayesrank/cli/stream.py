@@ -1,4 +1,4 @@
-"""The command `stream`: levels predicted and learned line by line, and kept."""
+"""The command `stream`: levels predicted and learned line by line, and stored."""
 
 import math
 import sys

@@ -1,4 +1,4 @@
-"""A stream is predicted, learned and kept: what happens between its lines and its checkpoints."""
+"""One stream, predicted, learned and stored: from its lines to its checkpoints."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ TallyReport = Callable[["Tally"], None]
 
 
 class Tally(NamedTuple):
-    """Where a run is in its stream, and how it has done so far."""
+    """Place of a run in its stream, and how it has done so far."""
 
     lines: int = 0  #: lines read, of any kind
     offset: int = 0  #: bytes of these
@@ -38,24 +38,11 @@ class Tally(NamedTuple):
 
 
 class StreamRun:
-    """One run over a stream.
+    """One run over a stream, which messages call `source`.
 
-    Parameters
-    ----------
-    model
-        The learner.
-    layout
-        How lines are written.
-    source
-        Name of the stream, for messages.
-    checkpoint
-        Where the learner and the tally are kept together.
-    skip
-        Whether to leave bad lines out; otherwise the first ends the run.
-    every
-        Examples between two reports and checkpoints.
-    report, complain
-        Called with the tally at each, and with a sentence about each line that is left out.
+    `checkpoint` is the file of learner and tally, `every` the number of examples between two of
+    them. Each calls `report` with the tally. A bad line ends the run; with `skip`, `complain` gets
+    a sentence on it instead.
     """
 
     def __init__(
@@ -146,7 +133,7 @@ class StreamRun:
             self.report(self.tally)
 
     def _left(self, lines: IO[bytes]) -> Iterator[bytes]:
-        """Give the lines from where the run was."""
+        """Give the lines that follow those of the run so far."""
         try:
             if lines.seekable():
                 self._refuse_unless_continued(lines)
