@@ -6,9 +6,9 @@ With :math:`A = B B^\top + \mathrm{diag}(d)` the margin of items i and j has var
    \rho_i = \lVert b_i - \bar b \rVert .
 
 BALD is greatest for an even question, and grows with its variance. So a bound on the variance of
-two blocks of items bounds the scores of all their pairs. Blocks are scored in the order of their
-bounds, until no bound is above the best score. That score is then proved to be the best of all
-pairs, most of which were never scored.
+two blocks of items bounds the scores of all their pairs. The search scores blocks in the order of
+their bounds, until no bound is above the best score. This proves that no other pair scores more,
+although it never scored most pairs.
 """
 
 from __future__ import annotations

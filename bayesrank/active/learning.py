@@ -77,7 +77,7 @@ class SkillPosterior:
         return fit
 
     def _start(self, prior: SkillPrior, records: list[int]) -> tuple[Array, Array] | Settled | None:
-        """Where to start from: the last posterior, or those of its sites that are still there."""
+        """Sites or posterior to start from: the last posterior, or what is left of its sites."""
         if self._last is None:
             return None
         before, known, fit = self._last

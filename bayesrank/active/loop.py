@@ -233,7 +233,7 @@ class QueryLoop(Session):
             self._append("answer", judge, winner=first, loser=second)
 
     def skip(self, first: Hashable, second: Hashable, *, judge: str | None = None) -> None:
-        """Take "can't say" for an answer: nothing is learned, and it is not asked again.
+        """Take "can't say" for an answer: the loop learns nothing, and does not ask it again.
 
         Parameters
         ----------
@@ -282,7 +282,7 @@ class QueryLoop(Session):
     def add_items(self, items: Sequence[Hashable], features: ArrayLike | None = None) -> None:
         """Add items in the middle of a study; every answer stays.
 
-        When the journal is opened again, give them after those that were there.
+        To open the journal again, give them after the items that were there.
 
         Parameters
         ----------
@@ -333,7 +333,7 @@ class QueryLoop(Session):
             self._append_item("retire", number)
 
     def restore(self, item: Hashable) -> None:
-        """Ask about an item again that was retired.
+        """Ask again about a retired item.
 
         Parameters
         ----------

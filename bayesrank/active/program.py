@@ -64,8 +64,8 @@ def answered(
 ) -> None:
     """`bayesrank.models.preference_gp` or `thurstone`, with answers noisier than others.
 
-    The noise is multiplied by `noise_factor`, (K,), and by that of `judge`, (K,): 1 to
-    `num_judges`, or 0 for nobody. ``judge_noise`` is LogNormal(0.25, 0.5), whose mode is 1.
+    Two factors multiply the noise: `noise_factor` (K,) and that of `judge` (K,), 1 to `num_judges`,
+    or 0 for nobody. ``judge_noise`` is LogNormal(0.25, 0.5), whose mode is 1.
     """
     noise: Any = noise_factor
     if judge is not None:
@@ -104,7 +104,7 @@ class SkillProgram:
         return tuple(name for name in self.used(self.defaults, ties) if name not in self.fixed)
 
     def used(self, params: Mapping[str, Array], ties: bool) -> dict[str, Array]:
-        """Those hyperparameters that the program has, with ties or without."""
+        """Hyperparameters in `params` that the program has, with ties or without."""
         return {k: v for k, v in params.items() if ties or k != "tie_width"}
 
     def call(self, told: AnswerArrays) -> tuple[Callable[..., Any], tuple, dict[str, Any]]:

@@ -340,7 +340,7 @@ def _violations(
 def _broken(
     utility: JaxArray, pairs: JaxArray, above: JaxArray, below: JaxArray
 ) -> tuple[JaxArray, JaxArray]:
-    """As `_violations`, of constraints that stand in tables (c, c), (c,) and (c,)."""
+    """Do as `_violations`, for constraints in tables (c, c), (c,) and (c,)."""
     broken = pairs & (utility[:, None] <= utility)
     low, high = above & (utility <= 0), below & (utility >= 0)
     beta = broken.sum(1) - broken.sum(0) + low.astype(int) - high

@@ -206,7 +206,7 @@ class VotedPRank(KernelRanker):
             return kernel_rows(kernel, Store(padded, stamps), X)[:, :count]
 
     def _spans(self, state: Ballots) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Where the stored examples of each rule begin and end, the one at work last; (m + 1,)."""
+        """Beginning and end of each rule's stored examples, the one at work last; (m + 1,) each."""
         end = np.searchsorted(state.stamps, np.append(state.born, state.now_born), side="right")
         return np.maximum(end - self._most, 0), end
 

@@ -27,14 +27,14 @@ EXPLICIT = 1000
 
 
 class OnlineBayesPoint(KernelRanker):
-    r"""Weights and thresholds with their uncertainty, by assumed-density filtering.
+    """Weights and thresholds with their uncertainty, by assumed-density filtering.
 
     The model is `bayesrank.models.ordinal_version_space`: weights and thresholds are Gaussian. A
     level says on which side of each threshold the score fell, up to normal noise. The posterior
     mean is the Bayes point.
 
     The size of the noise is unknown, too. Nine components, seven noises and two robust ones, run
-    side by side. Each is weighed by the probability that it gave to the levels seen.
+    side by side. Each counts by the probability that it gave to the levels seen.
 
     Parameters
     ----------
@@ -45,8 +45,8 @@ class OnlineBayesPoint(KernelRanker):
         default seven, from 0.01 to 10 times a score's standard deviation, and two components a
         quarter of whose labels are random.
     weight_scale : float, default 1.0
-        Prior standard deviation of a weight. Features of size about one are best, as
-        standardised ones are; ten times larger or smaller does little harm.
+        Prior standard deviation of a weight. Features of size about one are best, as standardised
+        ones are; ten times larger or smaller does little harm.
     threshold_scale : float, optional
         Prior standard deviation of thresholds that are independent about zero, in no order. By
         default they are expected in order (`bayesrank.distributions.ordinal.threshold_prior`);
@@ -56,17 +56,17 @@ class OnlineBayesPoint(KernelRanker):
         :math:`O(k D)`. Variances do well only if the features are hardly correlated: centre each at
         zero.
     forgetting : float, default 0.0
-        For streams that drift: the share of what is known of each unknown that is forgotten between
-        two examples, in [0, 1). About the last 1 / forgetting examples count.
+        Share, in [0, 1), of the knowledge of each unknown that is lost between two examples, for
+        streams that drift. About the last 1 / forgetting examples count.
     kernel : Kernel, optional
         A kernel of tinygp; without it, the scalar product. A polynomial kernel with no more than
         1,000 monomials, or than `budget`, is used through explicit features, which is exact. With
         others the score is a Gaussian process with this kernel times `weight_scale` squared, at a
         basis of stored examples, at :math:`O(k B^2)` an example.
     budget : int, default 100
-        Number of examples B that the basis may have. It grows by those that are new to it; as long
-        as it is not full, nothing is approximated but the filtering. From a full basis the example
-        leaves without which the mean of the scores changes least at its place.
+        Number of examples B that the basis may have. It takes in those that are new to it, and
+        until it is full only the filtering approximates. From a full basis the example leaves
+        without which the mean of the scores changes least at its place.
 
     Attributes
     ----------
@@ -82,8 +82,7 @@ class OnlineBayesPoint(KernelRanker):
     Notes
     -----
     `predict` gives the median of `predict_proba`, which has the least expected rank loss, or with
-    ``rounded=False`` the mean. `query_score` says what there is to be learned from asking
-    for the level of an example.
+    ``rounded=False`` the mean. `query_score` measures what the level of an example would teach.
 
     References
     ----------

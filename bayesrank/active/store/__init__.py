@@ -1,4 +1,4 @@
-"""Where answers are kept: a journal on disk, or the memory of this process."""
+"""Stores of answers: a journal on disk, or the memory of this process."""
 
 from bayesrank.active.store.journal import Journal as Journal
 from bayesrank.active.store.journal import read_journal as read_journal

@@ -68,8 +68,8 @@ class Journal:
 
     Notes
     -----
-    Windows has no ``flock``, and a journal is refused there rather than kept unlocked; use WSL. On
-    a network drive locks may not hold; a journal that grew by another hand is refused all the same.
+    Windows has no ``flock``, so a journal does not open there; use WSL. On a network drive locks
+    may not hold; a journal that grew by another hand is refused all the same.
 
     Examples
     --------

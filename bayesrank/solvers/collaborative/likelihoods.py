@@ -1,7 +1,7 @@
 """What a likelihood is to EM: an object with its prior, sufficient statistics and M-step.
 
-- ``GaussianNoise`` sees ``a + c (x - a)`` plus normal noise, with ``theta`` the anchor ``a``, ``log
-  c`` and the log noise. The anchor is the mean of all numbers.
+- ``GaussianNoise`` sees ``a + c (x - a)`` plus normal noise, with ``theta`` the anchor ``a``,
+  ``log c`` and the log noise. The anchor is the mean of all numbers.
 - ``Probit`` sees the two thresholds that x plus normal noise lies between; ``Logit`` has logistic
   noise. Their ``theta`` is the log gaps between thresholds, and the log noise.
 - ``Pairwise`` sees the first item win, by the logistic of ``x = f(a) - f(b)``, without ``theta``.
@@ -57,7 +57,7 @@ class Likelihood:
     def start(
         self, observations: Observations, num_levels: int | None, *, collaborative: bool
     ) -> Start:
-        """First values of what is estimated."""
+        """Values to start from."""
         return Start(np.zeros(0), 0.0, 1.0)
 
     def spread(self, size: int, user_spread: float, *, collaborative: bool) -> np.ndarray:

@@ -45,7 +45,7 @@ _TOL = 1e-4
 def fit_users(
     setting: Setting, state: EMState, users: ArrayLike, items: ArrayLike, levels: ArrayLike | None
 ) -> tuple[Observations, EMState, dict[str, Any]]:
-    """Fit new users' functions and own parameters; their observations, state, and figures."""
+    """Fit new users' functions and own parameters: observations, state, and `EMResult` fields."""
     observations = check_observations(
         setting.likelihood.name, users, items, levels, None, len(state.mean)
     )
@@ -77,7 +77,7 @@ def fit_users(
 def _round(
     setting: Setting, state: State, blocks: tuple[UserBlock, ...]
 ) -> tuple[State, dict[str, Any]]:
-    """Make a step of all blocks, and the figures of what it began with."""
+    """Make a step of all blocks; also return the results of the state that it began with."""
     # Code is compiled for a kind of observation, whatever else was settled when EM was run.
     fixed = Setting(
         setting.likelihood,

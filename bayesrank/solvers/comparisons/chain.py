@@ -67,7 +67,7 @@ class ChainGaussian(NamedTuple):
         return self.margin_mean, self.margin_variance
 
     def ready(self, rows: Sequence[Rows]) -> ChainGaussian:
-        """Itself."""
+        """Return itself: nothing is left to prepare."""
         return self
 
     def watched(self, rows: Sequence[Rows]) -> tuple[tuple[Array, Array], ...]:
@@ -104,7 +104,7 @@ class ChainPrior(NamedTuple):
         return self.scales.dtype
 
     def prepared(self) -> ChainPrior:
-        """Itself."""
+        """Return itself: nothing is left to prepare."""
         return self
 
     def alone(self, terms: Sequence[SiteTerm] = ()) -> ChainGaussian:

@@ -67,7 +67,7 @@ class JudgedSkills(ComparisonPosterior):
 
     @property
     def judges(self) -> Judges:
-        """As the fit has them."""
+        """Log reliabilities and order biases of the judges, by the fit."""
         fit = self.result
         spread = fit.log_reliability_variance
         return Judges(fit.log_reliability, spread, fit.bias, fit.bias_variance)
@@ -91,7 +91,7 @@ class JudgedSkills(ComparisonPosterior):
             yield Component(weight, params, seen, _AsJudged(left, factors))
 
     def joint(self) -> tuple[Floats, Floats]:
-        """Those of the fit."""
+        """Means (n,) and covariance (n, n) of overall skills, by the fit."""
         n = self.result.num_items
         mean, covariance = self._moments(None)
         return mean[:n], covariance[:n, :n]

@@ -190,11 +190,11 @@ class _Reported:
         self.size = data.num_items + num_effects
 
     def covariance(self, whole: Floats, category: int | None) -> Floats:
-        """Of overall skills or those in a category; what is known has zeros."""
+        """Covariance of overall skills or those in a category; known latents have zeros."""
         return np.asarray(self._rows(self._rows(whole, category).T, category), np.float64)
 
     def in_categories(self, whole: Floats) -> Floats:
-        """Those in each category, one after the other."""
+        """Covariances of the skills in each category, one after the other."""
         return np.stack([self.covariance(whole, c) for c in range(self.num_categories)])
 
     def with_judges(self, gain: NDArray[np.floating]) -> Floats | None:

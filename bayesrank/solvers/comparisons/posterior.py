@@ -1,4 +1,4 @@
-"""Skills by EP, at given hyperparameters or averaged over them, and comparisons that they foretell.
+"""Skills by EP, at given hyperparameters or averaged over them, and predictions of comparisons.
 
 A margin is a sum of few latents (`bayesrank.solvers.comparisons.terms`), so it is normal in each
 part of the posterior. The likelihood averages over it.
@@ -92,13 +92,13 @@ class ComparisonPosterior:
 
     @property
     def judges(self) -> Judges:
-        """None."""
+        """Moments of the judges; empty arrays if the log has none."""
         return Judges(*(np.zeros(0) for _ in range(4)))
 
     def components(
         self, category: int | None = None, judge: int | None = None
     ) -> Iterable[Component]:
-        """The Gaussians, of the latents as they count in a category and for a judge."""
+        """The Gaussians of the latents, as these count in a category and for a judge."""
         raise NotImplementedError
 
     def draws(self, category: int | None, number: int, random: np.random.RandomState) -> Floats:
@@ -123,7 +123,7 @@ class ComparisonPosterior:
         return chances_by(parts, self.at, asked, self.likelihood)
 
     def effects(self) -> Effects:
-        """What the position and ties come to."""
+        """Effects of the position and of ties."""
         position = width = None
         parts, at = list(self.components()), self.at
         if "position_effect" in at:
@@ -164,7 +164,7 @@ class EPSkills(ComparisonPosterior):
 
     @property
     def at(self) -> dict[str, NDArray[np.int64]]:
-        """As the result lays them out."""
+        """Numbers of the latents of each site, in the order of the result."""
         start, at = 0, {}
         for name, shape in self.result.shapes.items():
             at[name] = np.arange(start, start + int(np.prod(shape, dtype=int))).reshape(shape)
@@ -172,23 +172,23 @@ class EPSkills(ComparisonPosterior):
         return at
 
     def components(self, category: int | None = None, judge: int | None = None) -> list[Component]:
-        """Those of the result: categories are latents, and judges are alike."""
+        """Gaussians of the result: categories are latents, and judges are alike."""
         if judge is not None:
             raise ValueError("the log had no judges; leave judge out")
         return components_of(self.result)
 
     def skills(self, category: int | None = None) -> tuple[Floats, Floats]:
-        """Those that the result keeps, or those in a category."""
+        """Means and standard deviations in the result, or of skills in a category, shape (n,)."""
         if category is not None:
             return super().skills(category)
         return self.result.mean["f"], self.result.sd["f"]
 
     def joint(self) -> tuple[Floats, Floats]:
-        """Those that the result keeps."""
+        """Means (n,) and covariance (n, n) of overall skills, in the result."""
         return self.result.mean["f"], self.result.covariance["f"]
 
     def draws(self, category: int | None, number: int, random: np.random.RandomState) -> Floats:
-        """Draws that the result keeps."""
+        """Draws in the result, whatever their number."""
         del number, random
         draws = self.result.get_samples()
         return draws["f"] if category is None else draws["f"] + draws["category_skill"][:, category]

@@ -50,7 +50,7 @@ _CURVATURE = {"probit": 1 / math.pi, "logit": 0.25}
 
 
 class Independent(NamedTuple):
-    """Items of which nothing is known."""
+    """Items without features or times."""
 
     items: int
 
@@ -62,12 +62,12 @@ class Independent(NamedTuple):
         return {"scale": ()}
 
     def arguments(self) -> dict[str, Any]:
-        """None."""
+        """No arguments."""
         return {}
 
     @property
     def too_many(self) -> bool:
-        """So many items leave next to nothing open."""
+        """Whether the items are so many that they leave next to nothing open."""
         return self.items > MOST_DENSE
 
 
@@ -94,12 +94,12 @@ class ProcessSkills(NamedTuple):
 
     @property
     def inducing(self) -> bool:
-        """Whether they are too many for a covariance matrix."""
+        """Whether the items are too many for a covariance matrix."""
         return self.laplacian is None and len(self.items) > MOST_DENSE
 
     @property
     def too_many(self) -> bool:
-        """So many items have a prior of low rank, whose hyperparameters are learned."""
+        """Whether the prior has low rank; then its hyperparameters are learned."""
         return self.inducing
 
 

@@ -58,12 +58,12 @@ class LabelGaussian(NamedTuple):
 
     @property
     def mean(self) -> Array:
-        """Of levels and weights."""
+        """Means of levels and weights."""
         return self.core.mean
 
     @property
     def covariance(self) -> Array:
-        """Of levels and weights."""
+        """Covariance of levels and weights."""
         return self.core.covariance
 
     def margins(self, rows: Rows, block: int = 0) -> tuple[Array, Array]:
@@ -72,7 +72,7 @@ class LabelGaussian(NamedTuple):
         return self.margin_mean, self.margin_variance
 
     def ready(self, rows: Sequence[Rows]) -> LabelGaussian:
-        """Itself."""
+        """Return itself: nothing is left to prepare."""
         return self
 
     def watched(self, rows: Sequence[Rows]) -> tuple[tuple[Array, Array], ...]:
@@ -129,7 +129,7 @@ class LabelPrior(NamedTuple):
         return self.phi.dtype
 
     def prepared(self) -> LabelPrior:
-        """Itself."""
+        """Return itself: nothing is left to prepare."""
         return self
 
     def alone(self, terms: Sequence[SiteTerm] = ()) -> LabelGaussian:

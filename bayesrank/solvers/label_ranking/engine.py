@@ -99,7 +99,7 @@ def _read(
 
 
 def _moments(mean: Array, variance: Array, step: float, power: float) -> TiltedMoments:
-    """Of conditions, raised to `power`."""
+    """Tilted moments of conditions, raised to `power`."""
     if power == 1:
         return Thurstone(jnp.zeros_like(mean), step).tilted_moments(1, mean, variance)
     return tilted_moments(lambda f: power * Thurstone(f, step).log_prob(1), mean, variance)

@@ -93,7 +93,7 @@ class Field:
         return self.at(scores, labels, where, *self.prepared(labels, where))
 
     def check_labels(self, labels: Any) -> None:
-        """Refuse grades, shape (m,), that the field has no use for.
+        """Refuse grades, shape (m,), that the field cannot use.
 
         Raises
         ------

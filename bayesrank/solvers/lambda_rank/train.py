@@ -57,8 +57,8 @@ def fit_differentiable(
 ) -> Any:
     """Move the parameters along the field, by Adam; return them.
 
-    The field is summed over rows and divided by the number of lists. `l2` takes ``l2 / 2`` times
-    the squared weights off the objective, if there is one: it pulls weights to zero.
+    Adam follows the sum of the field over rows, divided by the number of lists. `l2` pulls weights
+    to zero: it takes ``l2 / 2`` times their squares off the objective, if there is one.
 
     Raises
     ------

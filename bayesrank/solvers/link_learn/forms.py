@@ -108,7 +108,7 @@ class TermWeight:
         return {name: _init_network(rng, self.hidden) for name in ("tf", "idf", "length")}
 
     def weight(self, params: Any, scales: Scales, codes: Codes) -> Array:
-        """Weights of elements in the shape of the codes, positive but of "printed"."""
+        """Weights of elements in the shape of the codes; only "printed" can make them negative."""
         if self.both_sides:
             seen, squash = scales, jax.nn.softplus
             if self.kind == "printed":

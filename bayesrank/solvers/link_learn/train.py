@@ -180,7 +180,7 @@ def _split(
 
 
 def _refuse_without_shared_terms(texts: Texts, pairs: NDArray[np.int64]) -> None:
-    """Where no linked documents have a term in common, there is nothing that links could teach."""
+    """Refuse links if no linked documents have a term in common: they could teach nothing."""
     for start in range(0, len(pairs), _PAIRS):
         some = pairs[start : start + _PAIRS]
         if len(overlaps(texts.queries[some[:, 0]], texts.documents[some[:, 1]]).pair):
