@@ -1,10 +1,10 @@
 """A results folder that is either complete or untouched.
 
 The results go to a hidden folder and are forced to the disk. If there is no folder of results yet,
-the hidden one takes its name. Otherwise the two change places in one step of the system
-(``renameat2`` on Linux), so the folder holds one run's results even if the power fails. Not all
-systems allow that, nor does a folder that has further folders inside or is the current one. Files
-are then exchanged one at a time, without a signal in between, and all are put back if one fails.
+the hidden one takes its name. Otherwise the two change places in one step (``renameat2`` on Linux),
+so the folder holds one run's results even if the power fails. Not all systems allow that, nor does
+a folder that has further folders inside or is the current one. Files are then exchanged one at a
+time, without a signal in between, and all are put back if one fails.
 """
 
 import contextlib

@@ -90,7 +90,7 @@ def plot_question(
     """Draw in two panels why a question was chosen: its items, and the gains of other questions.
 
     The left panel shows all items from the highest skill to the lowest, each with one posterior
-    standard deviation, and marks the two of the question. Skills are above or below the average
+    standard deviation. It marks the two of the question. Skills are above or below the average
     item's. The right panel shows every candidate by the probability that its first item wins and
     the standard deviation of the difference of skills. A good question is near the middle, where
     the answer is open, and high, where there is much to learn.
