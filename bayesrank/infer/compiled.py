@@ -1,4 +1,4 @@
-"""Compiled code of functions of programs, kept for the process under the programs' equations."""
+"""Compiled code of functions of programs, stored for the process under the programs' equations."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ class EP:
 
     @property
     def limits(self) -> Limits:
-        """When to stop sweeping: numbers, that compiled code is given."""
+        """Criteria for stopping the sweeps: numbers that compiled code is given."""
         return Limits(self.tol, self.max_sweeps)
 
     def sweep(

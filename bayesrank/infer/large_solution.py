@@ -1,4 +1,4 @@
-"""From the end of message passing to the posterior that a large result keeps."""
+"""From the end of message passing to the posterior of a large result."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MOST_TOLD = 0.01
 
 
 class TooWideError(ValueError):
-    """Data tell of residuals that stand in the algebra for none."""
+    """Data reveal residuals that stand in the algebra for none."""
 
     def __init__(self) -> None:
         super().__init__(

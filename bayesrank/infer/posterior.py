@@ -1,4 +1,4 @@
-"""What a posterior is kept as: a joint covariance, or what stands for one of very many latents."""
+"""Forms of a posterior: a joint covariance, or what stands for one of very many latents."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Approximation:
 
 
 class DensePosterior:
-    """Latents of which all covariances are kept, (n, n)."""
+    """Latents with all covariances, (n, n)."""
 
     structure, has_slopes = "dense", False
 
@@ -100,7 +100,7 @@ class DensePosterior:
         return np.diagonal(self._covariance)
 
     def covariance(self) -> Numbers:
-        """Of all latents, shape (n, n)."""
+        """Covariances of all latents, shape (n, n)."""
         return self._covariance
 
     def pair_variances(self, first: Indices, second: Indices, *, exact: bool = True) -> Numbers:
@@ -139,7 +139,7 @@ class _LargePosterior:
         return self.gaussian.has_slopes
 
     def covariance(self) -> Numbers:
-        """Of all latents, shape (n, n), up to 5,000 of them."""
+        """Covariances of all latents, shape (n, n), up to 5,000 of them."""
         if (size := self.variances.size) > _MOST_TOGETHER:
             raise TooLargeError(
                 f"the covariances of {size:,} latents are not kept; use difference, sd or "
@@ -149,7 +149,7 @@ class _LargePosterior:
 
     @cached_property
     def _covariance(self) -> Numbers:
-        """Of all latents, shape (n, n)."""
+        """Covariances of all latents, shape (n, n)."""
         right = np.eye(self._size, self.variances.size)
         return self.gaussian.solve(right, tol=1e-9)[: self.variances.size]
 
@@ -243,7 +243,7 @@ class FactorisedPosterior(_LargePosterior):
 
 
 class ProbedPosterior(_LargePosterior):
-    """Latents whose sparse precision is kept, or what they share beside one, and draws of these."""
+    """Latents with a sparse precision, or what they share beside one, and draws of these."""
 
     def __init__(
         self, gaussian: SparseGaussian | LowRankGaussian, probes: Probes, size: int | None = None

@@ -31,7 +31,7 @@ _SEED = 0
 
 
 class Matched(NamedTuple):
-    """Sites (G,) for given margins, how many were kept, and what the old add to the evidence."""
+    """Sites (G,) for given margins, how many EP skipped, and what the old add to the evidence."""
 
     tau: Numbers
     nu: Numbers

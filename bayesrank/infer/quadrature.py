@@ -191,7 +191,7 @@ def _uphill_zero(slope: LogLikelihood, direction: Array, start: Array, scale: Ar
 
 
 def _falling_edge(above: Callable[[Array], Array], inside: Array, outside: Array) -> Array:
-    """Where a density falls below a level between a point inside and one outside, by bisection."""
+    """Point between one inside and one outside at which a density falls to a level (bisection)."""
 
     def bisect(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         inside, outside = bracket

@@ -56,12 +56,12 @@ class GaussianMoments:
 
     @property
     def structure(self) -> str:
-        """How the posterior is kept, as `EP` says; "dense" wherever all covariances are."""
+        """Form of the posterior, as in `EP`; "dense" wherever it has all covariances."""
         return self.posterior.structure
 
     @property
     def joint_covariance(self) -> np.ndarray:
-        """Covariances of all latents, shape (n, n); a `TooLargeError` if too many are not kept."""
+        """Covariances of all latents, shape (n, n); raises `TooLargeError` if they are too many."""
         return self.posterior.covariance()
 
     @cached_property
@@ -264,7 +264,7 @@ class EPResult(GaussianMoments):
 
     @property
     def hyperparameters(self) -> dict[str, np.ndarray]:
-        """Draws of hyperparameters: there are none, as `params` are held fixed."""
+        """Draws of hyperparameters: there are none, as `params` are fixed."""
         return {}
 
     def components(self) -> Iterator[MixtureComponent]:

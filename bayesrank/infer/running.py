@@ -71,7 +71,7 @@ class LearnedParams(dict[str, Any]):
 
 
 def sources_of(params: Mapping[str, Any]) -> dict[str, str]:
-    """Where given values came from, in words, by name."""
+    """Sources of given values, in words, by name."""
     learned = params.learned if isinstance(params, LearnedParams) else ()
     return {k: BY_EVIDENCE if k in learned else "argument `params`" for k in params}
 

@@ -136,7 +136,7 @@ _NOT_SHARDED = (
 
 
 class Limits(NamedTuple):
-    """When to stop sweeping, see `EP`."""
+    """Criteria for stopping the sweeps, see `EP`."""
 
     tol: Any
     max_sweeps: Any

@@ -1,4 +1,4 @@
-"""What other rooms take of the inside of `bayesrank.infer`; users take names of the room itself."""
+"""Internals of `bayesrank.infer` for other packages; users import from `bayesrank.infer`."""
 
 from bayesrank.infer.compiled import compiled_call as compiled_call
 from bayesrank.infer.compiled import jit as jit

@@ -133,7 +133,7 @@ class _Peak(NamedTuple):
 
 
 class _PeakSearch(NamedTuple):
-    """Where the slope changes sign: between `low` and `high`, and where to look next."""
+    """Search for a change of the slope's sign between `low` and `high`; `probe` is next."""
 
     probe: Array
     low: Array
@@ -206,7 +206,7 @@ def _look_around(
 def _ends(
     log_density: LogLikelihood, place: Array, top: Array, variance: Array
 ) -> tuple[Array, Array, Array]:
-    """Where the density has fallen by `_DEPTH` or a little more on each side; whether it has."""
+    """Points on each side where the density has fallen by `_DEPTH` or more; whether it has."""
     sign = jnp.array([-1.0, 1.0], place.dtype).reshape(-1, *(1,) * place.ndim)
     wanted = float(np.sqrt(2.0 * _DEPTH))
 

@@ -88,7 +88,7 @@ class ArrowGaussian(NamedTuple):
 
     @property
     def covariance(self) -> Array:
-        """Of all latents, shape (n, n)."""
+        """Covariances of all latents, shape (n, n)."""
         loadings, group = self._loadings(), self.groups.group
         own = self.spread[group[:, None], self.groups.place[:, None], self.groups.place[None, :]]
         own = jnp.where(group[:, None] == group[None, :], own, 0.0)
@@ -131,7 +131,7 @@ class ArrowPrior(NamedTuple):
 
     @property
     def variances(self) -> Array:
-        """Of all latents, shape (n,)."""
+        """Prior variances of all latents, shape (n,)."""
         return jnp.concatenate([self.core.variances, self.own])
 
     def prepared(self) -> ArrowPrior:

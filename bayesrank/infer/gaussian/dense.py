@@ -1,4 +1,4 @@
-r"""A Gaussian kept as a covariance matrix; the prior is never inverted.
+r"""A Gaussian as a covariance matrix; the prior is never inverted.
 
 With ``S = A' diag(tau) A`` and ``psi = A' nu`` of all sites, prior times sites is
 
@@ -191,7 +191,7 @@ class DiagonalPrior(NamedTuple):
         return DensePrior(jnp.diag(self.variances))
 
     def without_covariances(self) -> FactorisedPrior:
-        """The same, whose posterior is kept latent by latent."""
+        """The same, with a posterior of each latent alone."""
         return FactorisedPrior(self.variances)
 
     def prepared(self) -> DiagonalPrior:
@@ -236,7 +236,7 @@ def _diagonal_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[
 
 
 class InvertedPrior(NamedTuple):
-    """A `DensePrior` with its inverse: twice as fast, less exact if others determine a latent."""
+    """A `DensePrior` with its inverse, twice as fast; the former serves if digits would be lost."""
 
     prior: DensePrior  # the prior
     precision: Array  # the inverse of its covariance, shape (n, n)
@@ -307,7 +307,7 @@ def inverse_and_pivots(matrix: Array) -> tuple[Array, Array]:
     By halves, with the roots ``U U' = A^-1`` and ``V V' = (D - X X')^-1``, and ``X = B U``:
 
     .. math:: \begin{pmatrix} A & B' \\ B & D \end{pmatrix}^{-1} = R R', \quad
-    R = \begin{pmatrix} U & -U X' V \\ 0 & V \end{pmatrix}
+        R = \begin{pmatrix} U & -U X' V \\ 0 & V \end{pmatrix}
 
     Products with ``A^-1`` in place of its root would lose as many digits again.
     """

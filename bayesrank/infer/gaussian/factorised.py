@@ -72,7 +72,7 @@ class FactorisedGaussian(NamedTuple):
         return jnp.all(self.precision > 0)
 
     def entries(self, rows: Rows, block: int) -> _EntryCavities:
-        """Latents at the entries of rows, without what the site itself tells them."""
+        """Latents at the entries of rows, without the site's own messages."""
         if self.cavities is not None:
             return self.cavities[block]
         told = self.told[block]
@@ -106,7 +106,7 @@ class FactorisedGaussian(NamedTuple):
 
 
 class FactorisedPrior(NamedTuple):
-    """``N(0, D D)`` with a diagonal ``D``, whose posterior is kept latent by latent."""
+    """``N(0, D D)`` with a diagonal ``D``, with a posterior of each latent alone."""
 
     variances: Array  # the diagonal of ``D D``, shape (n,)
 
@@ -125,7 +125,7 @@ class FactorisedPrior(NamedTuple):
     def times(
         self, terms: Sequence[SiteTerm], before: FactorisedGaussian | None = None
     ) -> FactorisedGaussian:
-        """Pass on what sites tell their latents, by the cavities of the posterior before."""
+        """Pass messages of sites to their latents, by the cavities of the posterior before."""
         known = self.alone(terms) if before is None else before
         told = tuple(_messages(term, known, block) for block, term in enumerate(terms))
         return self._with(terms, told)
@@ -139,7 +139,7 @@ class FactorisedPrior(NamedTuple):
         return FactorisedGaussian(precision, shift, told)
 
     def log_normaliser(self, terms: Sequence[SiteTerm], posterior: FactorisedGaussian) -> Array:
-        """Bethe's approximation, differentiable with the messages held fixed."""
+        """Bethe's approximation, differentiable at fixed messages."""
         told = lax.stop_gradient(posterior.told)
         fixed = self._with(terms, told)
         prior = _log_integral(1 / self.variances, 0.0)
@@ -159,7 +159,7 @@ class FactorisedPrior(NamedTuple):
 
 
 def _messages(term: SiteTerm, before: FactorisedGaussian, block: int) -> _Messages:
-    """What sites tell their latents; where a cavity is not proper, what they said before."""
+    """Messages of sites to their latents; the old ones where a cavity is not proper."""
     (rows, tau, nu), entries, old = term, before.entries(term.rows, block), before.told[block]
     mean, variance = jnp.sum(entries.mean, axis=1), jnp.sum(entries.variance, axis=1)
     rest, others = variance[:, None] - entries.variance, mean[:, None] - entries.mean

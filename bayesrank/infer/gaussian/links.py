@@ -132,5 +132,5 @@ def linked(given: Rows, loc: Array, spread: Array) -> tuple[Array, LinkedPrior]:
 
 
 def _differ(new: Array, old: Array) -> Array:
-    """Where numbers are others; NaN is like NaN."""
+    """Whether numbers differ, element by element; NaN equals NaN."""
     return (new != old) & ~(jnp.isnan(new) & jnp.isnan(old))

@@ -150,7 +150,7 @@ class LowRankGaussian:
 
     @property
     def rank(self) -> int:
-        """Of its prior."""
+        """Rank of its prior."""
         return self.factor.shape[1]
 
     def arrays(self) -> dict[str, Numbers]:
@@ -159,7 +159,7 @@ class LowRankGaussian:
 
     @property
     def residuals_seen(self) -> float:
-        """Share of the residuals that the sites tell, from 0 to 1, in the mean over latents."""
+        """Share of the residuals that the sites reveal, from 0 to 1, in the mean over latents."""
         some = self.variances > 2 * _LEAST * (_squares(self.factor) + self.variances)
         seen = 1 - 1 / (self.variances * self.residuals.diagonal)
         return float(np.sum(seen[some]) / max(np.sum(some), 1))

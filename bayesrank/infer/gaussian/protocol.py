@@ -1,4 +1,4 @@
-"""What EP asks of the Gaussian part of a model, whatever form it is kept in.
+"""What EP asks of the Gaussian part of a model, whatever its form.
 
 A `Prior` is ``N(0, K)`` over the latents. Times sites ``exp(nu s - tau s^2 / 2)`` of margins
 ``s = a' x`` it makes a `Gaussian`, the posterior. EP needs margins of that and its normaliser; its
@@ -103,7 +103,7 @@ class Prior(Protocol):
         ...
 
     def log_normaliser(self, terms: Sequence[SiteTerm], posterior: Any) -> Array:
-        """The normaliser, differentiable in prior and rows; `posterior` is held fixed."""
+        """The normaliser, differentiable in prior and rows, at a fixed `posterior`."""
         ...
 
 
@@ -119,10 +119,10 @@ class Large(NamedTuple):
 
 
 class LargePrior(Protocol):
-    """A Gaussian prior whose posterior is kept without a joint covariance."""
+    """A Gaussian prior whose posterior has no joint covariance."""
 
     def packed(self, mean: Array, variances: Array, rows: tuple[tuple[Array, Array], ...]) -> Large:
-        """What is kept of the prior, its mean and the factorised posterior's variances (n,)."""
+        """What remains of the prior, its mean and the factorised posterior's variances (n,)."""
         ...
 
 
@@ -134,7 +134,7 @@ SLOPE_ROUNDS, TOGETHER = 8, 32
 
 
 class Slopes(NamedTuple):
-    r"""Derivatives of the log integral of prior times sites, these held fixed.
+    r"""Derivatives of the log integral of prior times sites, at fixed sites.
 
     With a prior of covariance ``K``, a precision ``S`` of the sites and a posterior of mean
     :math:`\mu` and covariance ``C``, that is

@@ -1,4 +1,4 @@
-r"""Many independent latents that sites see few at a time: a Gaussian kept by its sparse precision.
+r"""Many independent latents that sites see few at a time: a Gaussian as a sparse precision.
 
 The precision :math:`P = D^{-1} + A' \operatorname{diag}(\tau) A` has an entry for each two latents
 that a site sees together. For players and games its factors would fill up. Conjugate gradients with
@@ -99,7 +99,7 @@ class Linkage(NamedTuple):
 
 
 class SparsePattern:
-    """Where the precision has entries, and how sites with these rows add up to them."""
+    """Places of the precision's entries, and how sites with these rows add up to them."""
 
     def __init__(self, rows: ShortRows) -> None:
         self.rows, size = rows, rows.size

@@ -25,7 +25,7 @@ _STUCK = "no step along the slope leads to a point that can be evaluated"
 
 
 class Summit(NamedTuple):
-    """Where an ascent ends."""
+    """End of an ascent."""
 
     x: Numbers  # the point, shape (d,)
     success: bool  # whether it is a top, and what there is to say

@@ -1,4 +1,4 @@
-"""The evidence, and its gradient, of posteriors that are kept without covariances.
+"""The evidence, and its gradient, of posteriors without covariances.
 
 EP sweeps to its fixed point outside of compiled code. The derivative of the evidence is that at
 fixed sites and cavities. Compiled code differentiates the factors over their cavities. The
@@ -36,7 +36,7 @@ from bayesrank.infer.solution import Solution
 
 
 class _Fixed(NamedTuple):
-    """What the derivative holds fixed: sites, margins (G,) of each block, and slopes."""
+    """Constants of the derivative: sites, margins (G,) of each block, and slopes."""
 
     tau: tuple[Any, ...]
     nu: tuple[Any, ...]
@@ -47,7 +47,7 @@ class _Fixed(NamedTuple):
 
 
 class EstimatedEvidence(Hyperparameters):
-    """Hyperparameters of a program whose posterior is kept without covariances."""
+    """Hyperparameters of a program whose posterior has no covariances."""
 
     by_slopes = True
 

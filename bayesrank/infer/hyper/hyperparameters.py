@@ -151,7 +151,7 @@ class Hyperparameters(Vector):
 
     @property
     def keeps_covariances(self) -> bool:
-        """Whether EP keeps those of the latents."""
+        """Whether EP's posterior has the covariances of the latents."""
         return not _is_large(self.engine, self.inventory)
 
 
@@ -159,7 +159,7 @@ _End = tuple[Program, EPState, list[CheckedRefusal]]  # the last also with what 
 
 
 class _Point(NamedTuple):
-    """Where the evidence is wanted: a vector, the sites held fixed; where EP starts and stops."""
+    """A point to evaluate: a vector and fixed sites; EP's start and criteria for stopping."""
 
     flat: ArrayLike
     fixed: dict[str, Any]

@@ -43,7 +43,7 @@ class Local(NamedTuple):
 
 
 def positions(joint: Joint, names: Sequence[str]) -> np.ndarray:
-    """Where the named latents stand in the order in which the trace lays all latents end to end."""
+    """Places of the named latents in the order in which the trace lays all latents end to end."""
     start, spans = 0, {}
     for name, shape in joint.inventory.latents.items():
         size = math.prod(shape)
@@ -141,7 +141,7 @@ def gaussian_local(joint: Joint, name: str) -> Local:
 
 
 def _from_density(joint: Joint, name: str) -> Local:
-    """A latent of an unknown family: where its density is quadratic, the Hessian tells."""
+    """A latent of an unknown family, from the Hessian of its density if that is quadratic."""
     if joint.latent[name] is not Degree.QUADRATIC:
         family = f"{joint.inventory.families[name]} distribution"
         raise Refusal("not_gaussian", name, family).error()

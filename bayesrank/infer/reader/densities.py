@@ -131,7 +131,7 @@ def median(fn: dist.Distribution, key: Array, shape: tuple[int, ...]) -> Array:
 
 
 def given_value(params: Mapping[str, Any]) -> Callable[[dict[str, Any]], Array | None]:
-    """Look up the value at which the caller holds a site, and refuse one that does not fit it."""
+    """Look up the value at which the caller fixes a site, and refuse one that does not fit it."""
 
     def value(site: dict[str, Any]) -> Array | None:
         name = site["name"]

@@ -21,7 +21,7 @@ _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 
 
 class _Same:
-    """An object that is equal to itself alone; it is kept, so that no other takes its place."""
+    """An object that is equal to itself alone; a reference stops others from taking its place."""
 
     def __init__(self, of: Any) -> None:
         self.of = of
@@ -128,7 +128,7 @@ def _is_installed(where: str) -> bool:
 
 
 def _files(x: Any) -> set[str]:
-    """Where a function and those that it wraps are written: `defjvps` wraps rules in one of JAX."""
+    """Files of a function and of those that it wraps: `defjvps` wraps rules in one of JAX."""
     if isinstance(x, functools.partial):
         return _files((x.func, *x.args))
     if hasattr(x, "debug_info") and hasattr(x, "f"):

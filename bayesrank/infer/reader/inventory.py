@@ -59,7 +59,7 @@ def take_inventory(source: Traced, params: Mapping[str, Any]) -> Inventory:
 
 
 def _role(site: Mapping[str, Any], params: Mapping[str, Any]) -> Role | None:
-    """Role of a `sample` site as far as itself tells; bounded ones are hyperparameters so far."""
+    """Role of a `sample` site on its own evidence; bounded ones are hyperparameters so far."""
     if site["type"] != "sample":
         return None
     if site["is_observed"]:
@@ -133,7 +133,7 @@ def _family(site: Mapping[str, Any]) -> str:
 
 
 def _value(site: Mapping[str, Any]) -> Array:
-    """Value of a hyperparameter or of a site held fixed; that of a discrete one may be an index."""
+    """Value of a hyperparameter or of a fixed site; that of a discrete one may be an index."""
     discrete = site["type"] == "sample" and site["fn"].support.is_discrete
     return jnp.asarray(site["value"]) if discrete else as_number(site["value"])
 

@@ -71,7 +71,7 @@ class Joint(NamedTuple):
 
 
 def trace_joint(source: Traced, inventory: Inventory, *, short: bool = False) -> Joint:
-    """Trace densities over the latents; `short` keeps long rows in tables (`NotShortError`)."""
+    """Trace densities over the latents; `short` puts long rows into tables (`NotShortError`)."""
     dtype, sites = jnp.result_type(float), _SitesAt(source, inventory)
     zeros = {name: jnp.zeros(shape, dtype) for name, shape in inventory.latents.items()}
     # Dictionaries are flattened in the order of their keys; sites are wanted in the order of the

@@ -1,7 +1,7 @@
 """Distributions that JAX can take apart and put together, so that a trace holds all there is.
 
-A class of the user's may keep numbers where JAX does not see them, and its methods may read what
-changes between two runs.  Of such a distribution a trace holds the log density, as equations.
+A user's class may store numbers where JAX does not see them, and its methods may read what changes
+between two runs. For such a distribution a trace has the log density, as equations.
 """
 
 from __future__ import annotations

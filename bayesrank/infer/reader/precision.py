@@ -1,4 +1,4 @@
-"""Arrays in the precision at work: those that a program is given, and those that JAX kept.
+"""Arrays in the precision at work: those that a program is given, and those that JAX stored.
 
 While a trace lives, JAX (0.10 to 0.12) takes the NumPy arrays that it closed over to have its
 precision wherever they are used. A program that somebody has run by NUTS in single precision, say,
@@ -20,7 +20,7 @@ from scipy import sparse
 
 
 def as_number(value: Any) -> Array:
-    """Value of a hyperparameter or of a site held fixed; whole numbers become floats."""
+    """Value of a hyperparameter or of a fixed site; whole numbers become floats."""
     value = jnp.asarray(value)
     floating = jnp.issubdtype(value.dtype, jnp.floating)
     return value if floating else value.astype(jnp.result_type(float))
@@ -71,7 +71,7 @@ def refuse_stale(closed: Any) -> None:
 
 
 def _is_stale(value: Any) -> bool:
-    """Whether JAX keeps the array in another precision; nobody else refers to such a copy."""
+    """Whether JAX stores the array in another precision; nobody else refers to such a copy."""
     if not isinstance(value, np.ndarray) or value.dtype.kind not in "fc":
         return False
     if value.dtype != jax.dtypes.canonicalize_dtype(value.dtype):

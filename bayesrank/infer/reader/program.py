@@ -97,7 +97,7 @@ def read_program(
     power: float = 1.0,
     structure: str = "dense",
 ) -> Program:
-    """Read a program, with `params` held fixed; a refusal names site, fault and fix."""
+    """Read a program, with fixed `params`; a refusal names site, fault and fix."""
     inventory = take_inventory(source, dict(params or {}))
     _refuse_free_vectors(inventory)
     wanted, joint = Wanted(structure, power), trace_joint(source, inventory)

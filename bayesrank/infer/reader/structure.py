@@ -1,4 +1,4 @@
-"""How a posterior is wanted to be kept: what `EP(structure=, power=)` asks for."""
+"""Form of posterior that `EP(structure=, power=)` asks for."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Plan(Enum):
 
 
 class Wanted(NamedTuple):
-    """How the posterior is to be kept, see `EP`; and EP's power."""
+    """Structure of the posterior, see `EP`, and EP's power."""
 
     structure: str
     power: float
 
     def is_large(self, size: int) -> bool:
-        """Whether so many latents are to be kept without a joint covariance."""
+        """Whether so many latents get no joint covariance."""
         return self.structure != "dense" and (self.structure != "auto" or size > MOST_DENSE)
 
     def takes(self, structure: str) -> bool:
@@ -35,7 +35,7 @@ class Wanted(NamedTuple):
         return self.structure in ("auto", structure)
 
     def most_shared(self, size: int) -> int:
-        """Of latents, how many may be shared: not as many as all, unless low rank is asked for."""
+        """Number of latents that may be shared: fewer than all, unless low rank is asked for."""
         return MOST_SHARED if self.structure == "low_rank" else min(MOST_SHARED, size // 2)
 
     def refuse_others(self) -> None:

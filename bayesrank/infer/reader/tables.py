@@ -1,4 +1,4 @@
-"""Long rows kept as a table that short rows point into.
+"""Long rows as a table that short rows point into.
 
 The skill ``Phi[i] @ w + e[i]`` of an item sees all of `w`, and data that compare two items see it
 twice. Multiplied out, that is a row of `w`'s length for each datum. But the elements of
@@ -44,7 +44,7 @@ class LongRows(NamedTuple):
 
 
 class Tables:
-    """A walk through a trace that keeps rows short, and the tables `found` by name."""
+    """A walk through a trace with short rows, and the tables `found` by name."""
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         self.found: dict[str, LongRows] = {}
@@ -144,7 +144,7 @@ class Tables:
         return Affine(array.offset, rows.reshape(*array.shape, size), None, size, array.sites)
 
     def _places(self, names: tuple[str, ...], sites: tuple[str, ...]) -> np.ndarray:
-        """Where the latents of some sites stand among those of `sites`."""
+        """Places of the latents of some sites among those of `sites`."""
         starts = {k: self.size(sites[:number]) for number, k in enumerate(sites)}
         return np.concatenate([starts[k] + np.arange(self.size([k])) for k in names])
 

@@ -86,7 +86,7 @@ def importance_sampler(
 
 
 def pareto_k(log_weights: NDArray[np.float64]) -> float:
-    """k-hat of log weights (draws,), by ArviZ's ``psislw`` [1]_.
+    """k-hat of log weights (draws,), by ArviZ's ``psislw`` (Vehtari et al., 2024).
 
     It is minus infinity if all weights are equal, infinity if too few have the weight.
     """
