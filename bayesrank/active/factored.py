@@ -146,7 +146,7 @@ def best_pair_batch(
 ) -> list[BestPair]:
     r"""Choose q pairs jointly, to be asked before any of the answers is known.
 
-    Greedy, as `bayesrank.active.best_batch`: each next pair is the best under the beliefs expected
+    As in `bayesrank.active.best_batch`, each next pair is the best under the beliefs expected
     after those before it, :math:`A - \bar\omega c c^\top` with :math:`c = A (e_i - e_j)`. With
     :math:`\sqrt{d_i} e_i` and :math:`\sqrt{d_j} e_j` as further columns of :math:`B`, these have
     the same form: :math:`c = B u` and

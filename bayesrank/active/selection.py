@@ -99,7 +99,7 @@ def best_batch(
 ) -> tuple[Array, Array]:
     """Choose q pairs jointly, to be asked before any of the answers is known.
 
-    Greedy: each next pair is the best under the beliefs expected after the pairs before it
+    Each next pair is the best under the beliefs expected after the pairs before it
     (`anticipate`). So two questions that tell the same are not both asked, as the q best of
     `best_pairs` may be. It costs q calls of `best_pairs`; with very many pairs, pass the best few
     thousand as `candidates`.

@@ -86,8 +86,9 @@ class EM:
     user_scales
         The same for the scale and noise of users' numbers, if users share mean and kernel.
     learn_base
-        Whether to learn the base kernels' scales, if there is a strength. By default if `run` gets
-        a kernel, and for levels of up to 200 items. They matter most with few ratings.
+        Whether to learn the base kernels' scales, if there is a strength. By default, EM learns
+        them if `run` gets a kernel, and for levels of up to 200 items. They matter most with few
+        ratings.
     accelerate
         Whether to go further than EM's steps by Anderson's acceleration [2]_, unless that lowers
         the objective. Individual models are not accelerated.

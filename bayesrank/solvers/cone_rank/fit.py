@@ -99,7 +99,7 @@ def fit_exact(
     pairs
         The differences.
     atoms, bound
-        Where to start, shape (K, N), and the largest length of an atom, which may be infinite.
+        Atoms to start from, shape (K, N), and the largest length of an atom, which may be infinite.
     penalty
         Factor of the atoms' squares.
     num_iterations, tol

@@ -1,7 +1,7 @@
 """Weights of the atoms for given differences: a least-squares problem on the simplex each.
 
-Each method starts from weights (J, K). The rows of U are the atoms; it sees their Gram matrix ``G =
-U U'`` (K, K) and the products ``B = z U'`` (J, K) alone.
+The rows of U are the atoms. Each method starts from weights (J, K), and sees the Gram matrix
+``G = U U'`` (K, K) and the products ``B = z U'`` (J, K) alone.
 
 The paper prints a step for SG that clips at zero and divides by the sum. That is not a projection:
 it does not stop at the minimum, which lies some 14% lower on average. The projection onto the

@@ -7,8 +7,8 @@ and fit for ``jit``, ``vmap`` and derivatives. With a weight :math:`w_{ij}` of e
     {1 + \exp(\sigma\, \mathrm{sign}(l_i - l_j) (s_i - s_j))} .
 
 The field "margin" has the paper's slope instead of the logistic's. With the better item ahead by
-:math:`x`, the push is :math:`\delta` for :math:`x < 0` and falls to zero at :math:`x = \delta`. The
-paper prints 1 for :math:`x < 0`, where (4) to (6) then jump.
+:math:`x`, the push is :math:`\delta` for :math:`x < 0`, falls to zero at :math:`x = \delta`, and is
+zero beyond. The paper prints 1 for :math:`x < 0`, where (4) to (6) then jump.
 
 Training moves scores along lambda. That is minus the gradient of a cost only if there is a cost.
 

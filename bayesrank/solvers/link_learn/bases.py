@@ -23,8 +23,8 @@ Values = NDArray[np.float64]
 def basis_scores(queries: Any, counts: Any, documents: Collection) -> list[Any]:
     """BM25's scores, and those of each function of the basis: 17 arrays (queries, documents).
 
-    By draws of ``gain`` and ``theta`` of `bayesrank.models.link_bm25`, scores are ``gain * first +
-    sum(theta * others)``.
+    A draw of ``gain`` and ``theta`` of `bayesrank.models.link_bm25` has the scores
+    ``gain * first + sum(theta * others)``.
 
     Parameters
     ----------
