@@ -72,9 +72,9 @@ class EP:
         and "probes" or "low_rank" beyond. With independent latents and a likelihood that is not
         log-concave it is then "factorised", with a warning.
     mesh
-        Devices that share the sites of "dense" or "factorised", of one process or of several
-        (`jax.distributed`). Every process makes the same calls with the same data, and has the
-        result.
+        Devices that share the sites, for "dense" and "factorised". They may belong to several
+        processes (`jax.distributed`), which make the same calls with the same data, and all have
+        the result.
 
     Examples
     --------
@@ -390,7 +390,7 @@ class EP:
     def posterior_at(
         self, program: Traced, params: Mapping[str, Any], init_sites: Sites
     ) -> tuple[Solution, Kept | None]:
-        """Sweep from given sites to a posterior without covariances, given all hyperparameters.
+        """Sweep from given sites to a posterior without covariances, at hyperparameters `params`.
 
         Returns the end of the sweeps, and what stands for the covariances. The latter is None if a
         check of the program fails at these hyperparameters, or its prior or rows are not numbers.

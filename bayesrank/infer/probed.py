@@ -1,7 +1,7 @@
 """EP on many latents and short rows: means by conjugate gradients, variances by probes.
 
-Sweeps run on the host, from given sites on, as where all covariances are kept. The variances of the
-margins come from the same random signs in every sweep, so the sweeps converge.
+From given sites on, the host sweeps as EP does with all covariances. The variances of the margins
+come from the same random signs in every sweep, so the sweeps converge.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-r"""What the quadrature of a factor has missed, by a look over a grid.
+r"""What the quadrature of a factor has missed, as seen on a grid.
 
 The rules of `bayesrank.infer.quadrature` place their nodes around the peaks that they find. Another
 peak is lost, and the sums do not show it. Once a run has ended, a grid over the whole cavity

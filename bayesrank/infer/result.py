@@ -119,12 +119,13 @@ class GaussianMoments:
         site: str | None = None,
         exact: bool = True,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Posterior means and standard deviations of ``first - second``, in the shape of these.
+        """Posterior means and standard deviations of latents `first` minus latents `second`.
 
         Parameters
         ----------
         first, second
-            Numbers of latents in their site, laid end to end: integers, or arrays of shape (m,).
+            Numbers of latents in their site, laid end to end: integers, or arrays of shape (m,);
+            the results have the same shape.
         site
             Name of the site, needed if there are several.
         exact

@@ -11,7 +11,6 @@ INLA and GPstuff then trust the weights of a central composite design. Here quas
 a density of that shape get importance weights, which show how good they are. If they are poor, the
 density is fitted anew to the weighted points, and more are added (adaptive multiple importance
 sampling, Cornuet et al., 2012).
-importance sampling, Cornuet et al., 2012).
 
 References
 ----------

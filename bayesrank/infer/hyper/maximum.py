@@ -31,7 +31,8 @@ class EvidenceMaximum:
     params
         Values of the hyperparameters, fixed ones included.
     log_evidence, log_prior
-        EP's log evidence there, in nats; and the log prior density of the `sample` hyperparameters.
+        EP's log evidence there, in nats; and, not part of it, the log prior density of the `sample`
+        hyperparameters.
     log_evidence_error
         Standard error of `log_evidence` if it is an estimate, as without covariances; else 0.
     converged

@@ -1,9 +1,9 @@
 r"""Points where the density of hyperparameters is: from a Student-t of two halves, and weighted.
 
-Posteriors of scales lean: towards large values, if the data bound them from below only. A white
-scale :math:`z` around the mode gives each half of each axis the scale of the density there (Rue
-et al., 2009, section 6.5; Martins et al., 2013). With :math:`x_i = z_i /
-\sigma_i^{\pm}`, the sign being that of :math:`z_i`, the density is
+Posteriors of scales lean: towards large values, if the data bound them from below only. On a white
+scale :math:`z` around the mode, each half of each axis gets the density's own scale (Rue et al.,
+2009, section 6.5; Martins et al., 2013). With :math:`x_i = z_i / \sigma_i^{\pm}`, the sign being
+that of :math:`z_i`, the density is
 
 .. math:: q(z) = t_\nu(x) \prod_i \frac{2}{\sigma_i^- + \sigma_i^+}.
 

@@ -4,8 +4,8 @@ The program runs once to list its sites. JAX then traces it once more, from the 
 densities of its sites. Every array of that trace that is affine in the latents gets its rows; the
 likelihood is what the program does to those arrays afterwards.
 
-Reading works at given hyperparameters, also under `jit`, `vmap` and `grad`: the parts of a
-`Program` are static, its arrays may be traced.
+Reading works at given hyperparameters, also under `jit`, `vmap` and `grad`: the make-up of a
+`Program` is static, its arrays may be traced.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Scans over time, taken apart into what is constant, what is affine, and what is neither.
 
 A scan is one equation of a trace, whose results depend on all that goes in. If what it carries from
-step to step is affine in the latents, it is rewritten as three. One scan has all that no latent
+step to step is affine in the latents, three equations replace it. One scan has all that no latent
 reaches. An affine one also gives out whatever the nonlinear part of a step starts from. That part
-is mapped over the steps, with its elements kept apart. Any other scan stays as it is.
+is mapped over the steps, with its elements apart. Any other scan stays as it is.
 
 A scan that draws its latents one given the other carries these, and no sums of them. What it
 carries into a step was made in the one before, or few before that. Such a carry is its start and

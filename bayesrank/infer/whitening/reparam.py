@@ -36,11 +36,11 @@ class WhitenReparam(Reparam):
     """Draw a Gaussian site as its location plus a root of its covariance times a white site.
 
     The white site has the site's name with ``_white`` appended, its shape, and a standard normal
-    prior; the site itself becomes deterministic. Put it into the ``config`` of
+    prior; the site itself becomes deterministic. Use it in the ``config`` of
     `numpyro.handlers.reparam`, for ``Normal``, ``MultivariateNormal``,
     ``LowRankMultivariateNormal``, tinygp's ``numpyro_dist()``, and affine transforms of these,
     expanded or in plates. The white site of a ``ZeroSumNormal`` has an element less along each
-    axis. `whiten` does so for all sites of a program.
+    axis. `whiten` serves all sites of a program at once.
 
     Examples
     --------
@@ -76,10 +76,11 @@ class WhitenReparam(Reparam):
 
 
 def whiten(model: Callable[..., Any]) -> Callable[..., Any]:
-    """Make the same program with every latent Gaussian site white that `WhitenReparam` serves.
+    """Whiten every latent Gaussian site of a program that `WhitenReparam` serves.
 
-    It leaves alone observed sites, sites whose value a handler inside has fixed, and sites under a
-    mask, a scale or a ``sample_shape``: replacing these would change the density by a factor.
+    The new program leaves alone observed sites and sites whose value a handler inside has fixed.
+    The same goes for sites under a mask, a scale or a ``sample_shape``: replacing these would
+    change the density by a factor.
 
     Parameters
     ----------
