@@ -72,7 +72,7 @@ class ComparisonData:
     judge_names, category_names
         Their names.
     layout
-        How the file is laid out, as an example of its header; empty for PrefLib's files.
+        Layout of the file, as an example of its header; empty for PrefLib's files.
     notes
         Sentences on how the file was understood, and what of it was left out.
     unused_column_hints

@@ -67,8 +67,8 @@ def read_label_examples(path: str | Path, features: tuple[str, ...] | None = Non
     path
         The file.
     features
-        Names of the features that are wanted, in their order; without it, all there are. With it,
-        other columns are passed over.
+        Names of the features wanted, in their order, beside which other columns do not count. By
+        default all columns that hold no labels.
 
     Raises
     ------

@@ -30,7 +30,7 @@ class ColumnRole(NamedTuple):
     optional
         Whether a file of the layout may be without it.
     alike
-        Names that look like it; where such a column is passed over, a sentence says so.
+        Names that look like it; a sentence says so if such a column is not used.
     plural
         What it holds, in that sentence.
     also
@@ -340,7 +340,7 @@ class ColumnNames:
 def find(table: Table, layouts: Sequence[Layout], named: Mapping[str, str] | None = None) -> Found:
     """Find the layout of a table, and the columns that hold what it speaks of.
 
-    If several fit, the first that uses all `named` columns is taken.
+    If several fit, it takes the first that uses all `named` columns.
     """
     named = dict(named or {})
     found = fitting(table, layouts, named)

@@ -47,9 +47,9 @@ class ArenaRanker(NamedRanker):
         How to treat the prior scales and the tie width. "integrate" averages over them where the
         data leave them open. It becomes "map" if that would move no skill by more than 0.1
         posterior standard deviations and widen none by more than 3%. It is "map" with judges, over
-        600 skills (items times categories plus one) or over 2,000 different comparisons. "map"
-        takes the most probable values, "prior" the prior medians. A mapping fixes what it names;
-        "map" learns the rest.
+        600 skills (overall and in each category) or over 2,000 different comparisons. "map" takes
+        the most probable values, "prior" the prior medians. A mapping fixes what it names; "map"
+        learns the rest.
     num_samples, random_state
         As for `bayesrank.PairwiseRanker`.
 

@@ -257,7 +257,7 @@ class CollaborativeGP(Collaborative):
     Parameters
     ----------
     collaborative, strength, mean_strength, num_kernel_items, max_iterations, tol, progress_bar
-        As of `CollaborativeOrdinalGP`.
+        As for `CollaborativeOrdinalGP`.
     user_scales : float, default 0.3
         Prior standard deviation, over users, of the logarithms of scale and noise of ratings. 0
         gives all users the same.
@@ -265,7 +265,7 @@ class CollaborativeGP(Collaborative):
     Attributes
     ----------
     result_, users_, items_
-        As of `CollaborativeOrdinalGP`.
+        As for `CollaborativeOrdinalGP`.
 
     Notes
     -----

@@ -60,7 +60,7 @@ class ConeRank(ListEstimator):
     bound : float, optional
         Largest length of an atom; twice `rho` by default.
     learning_rate : float, optional
-        Of "sg" and "eg"; .001 and .005 by default, as in the paper.
+        Step size of "sg" and "eg", by default 0.001 and 0.005 as in the paper.
     num_iterations : int, optional
         Iterations of "exact", or passes over the queries of the others; by default 10, and 100 of
         "sg", whose steps are small. More iterations of "exact" fit better, and do not rank better.

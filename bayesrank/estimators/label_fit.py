@@ -88,7 +88,7 @@ def _fit(
     instead: str | None = None,
     fixed: Mapping[str, Any] | None = None,
 ) -> LabelFit:
-    """Fit with one basis, by what is asked for or by a choice `instead`."""
+    """Fit with one basis, by the choice asked for or by `instead`."""
     shapes: dict[str, tuple[int, ...]] = {"scale": ()}
     if basis is not None:
         shapes, options = shapes | {"lengthscale": ()}, options | {"basis": basis}

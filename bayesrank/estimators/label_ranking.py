@@ -272,7 +272,7 @@ class LabelRanker(Saved, EPEstimator):
         k : int
             How many, at most c.
         num_samples : int, default 2000
-            Number of draws that the probabilities are taken from.
+            Number of draws behind the probabilities.
 
         Returns
         -------

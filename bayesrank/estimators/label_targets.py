@@ -80,7 +80,7 @@ def _refuse_twice(argument: str, columns: list[Hashable]) -> None:
 
 
 def _refuse_numbers(argument: str, named: list[Hashable]) -> None:
-    """Numbers are labels only where they are said to be: they may be ranks, or zeros and ones."""
+    """Refuse numbers as labels: they may be ranks, or zeros and ones."""
     number = next((name for name in named if isinstance(name, Real | np.bool)), None)
     if number is not None:
         others = {

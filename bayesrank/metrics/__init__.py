@@ -52,7 +52,7 @@ Rules for awkward input
 
 Cost and arithmetic
     ``O(n log n)`` time and ``O(n)`` memory, pairwise metrics included (`k_partite_error` with
-    ``alpha > 0``: ``O(n log n + n k)`` for ``k`` levels); draws are worked off in blocks. Arrays,
+    ``alpha > 0``: ``O(n log n + n k)`` for ``k`` levels); draws go in blocks. Arrays,
     NumPy's or JAX's, are computed in float64 by NumPy.
 """
 

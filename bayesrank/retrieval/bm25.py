@@ -38,9 +38,9 @@ class BM25(SearchEngine):
     b : float, default 0.75
         How much long documents are held back, from 0 (not at all) to 1.
     idf : {"smooth", "log", "odds"}, default "smooth"
-        Weight of a term: ``log(1 + (N - df + .5) / (df + .5))``; ``log(N / df)``, as Grangier and
-        Bengio print it; or ``log((N - df + .5) / (df + .5))``, as Robertson does, which is negative
-        for terms in more than half of the documents.
+        Weight of a term: ``log(1 + (N - df + 0.5) / (df + 0.5))``; ``log(N / df)``, as Grangier and
+        Bengio print it; or ``log((N - df + 0.5) / (df + 0.5))``, as Robertson does, which is
+        negative for terms in more than half of the documents.
 
     Attributes
     ----------

@@ -39,7 +39,7 @@ def term_counter(language: str | None = "english", **options: Any) -> CountVecto
     language
         Language of the Snowball stemmer; with None words are counted as they are, in lower case.
     **options
-        Of scikit-learn's ``CountVectorizer``: ``min_df``, ``max_df``, ``vocabulary`` and so on.
+        Options of scikit-learn's ``CountVectorizer``, such as ``min_df`` and ``vocabulary``.
 
     Returns
     -------
