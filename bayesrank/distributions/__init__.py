@@ -1,8 +1,8 @@
 """NumPyro distributions of preferences and ratings.
 
-Each gives the probability of an outcome through one scalar: the attribute that ``predictor`` names.
-``tilted_moments(value, mean, variance)`` averages this probability over a normal predictor and
-returns the `TiltedMoments` that expectation propagation asks for.
+Each but the last gives the probability of an outcome through one scalar: the attribute that
+``predictor`` names. ``tilted_moments(value, mean, variance)`` averages this probability over a
+normal predictor and returns the `TiltedMoments` that expectation propagation asks for.
 
 ============================ ================================ ==================================
 distribution                 outcomes                         noise

@@ -12,7 +12,7 @@ unit scale cut off. The trapezoidal rule in
 
 puts nodes close together near the edges and ever wider apart away from them. The integrand is
 analytic around the real line of :math:`u`, so the rule converges geometrically [1]_. With 56 nodes
-its error is 1e-9, relative to the mass, for variances up to ten thousand times that of the noise.
+it is right to 1e-9, relative to the mass, for variances up to ten thousand times that of the noise.
 
 A normal density no wider than the steps sees them as nearly exponential. A few Gauss-Hermite nodes
 are enough for it. With masses relative to that at the mean, each takes one exponential.

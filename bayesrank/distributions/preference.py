@@ -195,7 +195,7 @@ class ThurstoneTies(_PairOutcomeWithTies):
     Parameters
     ----------
     margin, noise, validate_args
-        As for `Thurstone`.
+        As for `Thurstone`, with the symbols :math:`m` and :math:`\sigma`.
     tie_width : ArrayLike
         Largest difference :math:`w > 0` of performances that counts as a tie, on the scale of the
         skills.
@@ -255,7 +255,7 @@ class BradleyTerryTies(_PairOutcomeWithTies):
     Parameters
     ----------
     margin, tie_width, validate_args
-        As for `ThurstoneTies`.
+        As for `ThurstoneTies`, with the symbols :math:`m` and :math:`w`.
     scale : ArrayLike, default 1.0
         Scale :math:`s > 0` of the logistic noise on the margin.
 

@@ -4,7 +4,7 @@ With `M` inducing points :math:`Z`, :math:`\Phi = K_{XZ} R^{-\top}` and :math:`R
 the points explain a kernel except for residual variances
 :math:`d_i = k(x_i, x_i) - \Phi_i \Phi_i^\top`. The prior :math:`N(0, \Phi \Phi^\top +
 \operatorname{diag}(d))` has the kernel's variances, and those covariances that the inducing points
-explain. If they are all items, it is the process itself. Nothing is larger than ``n x M``.
+explain. With all items as points it is the process itself. Nothing is larger than ``n x M``.
 
 References
 ----------

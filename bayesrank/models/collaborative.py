@@ -11,11 +11,11 @@ no probability. Neither does adding one to :math:`h` and to the thresholds. So t
 is one, or one in the median over users, and thresholds have mean zero.
 
 **Prior.** With ``strength`` and ``mean_strength`` a ``numpyro.factor`` is the prior of kernel and
-mean. It is worth so many users drawn from a base process :math:`N(l 1, \Psi)`,
+mean. It is worth that many users drawn from a base process :math:`N(l 1, \Psi)`,
 :math:`\Psi = \sum_c s_c K_c`. That of the kernel is an inverse Wishart density, or any other
 `bayesrank.gp.KernelPrior`. That of the mean has the log density
 :math:`-\frac{\kappa}{2} (h - l 1)' \Sigma^{-1} (h - l 1)`. ``bayesrank.solvers.collaborative.EM``
-maximises them together with the evidence, which is the MAP estimate. Its ``result.params`` are the
+maximises both together with the evidence, which is the MAP estimate. Its ``result.params`` are the
 values of a program's sites, and ``result.kernel_prior`` is the ``strength`` that states its prior.
 
 References

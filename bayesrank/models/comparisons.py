@@ -8,10 +8,10 @@ item :math:`b` by judge :math:`j` in category :math:`c`. The judge sees the marg
 
 with standard normal noise :math:`\varepsilon`. A category adds :math:`g` to a skill; :math:`r_j` is
 the judge's reliability. Being shown first is worth :math:`h`, plus the judge's own order bias
-:math:`b_j`; :math:`x` is 1 if it was :math:`a`, and :math:`-1` if it was :math:`b`. The first item
-wins if the margin is above the tie width, the second if it is below minus the tie width. All
-between is a tie. A judge of reliability zero answers without regard to the items, and the typical
-judge has reliability one. A column that is not given adds no term.
+:math:`b_j`; :math:`x` is 1 if :math:`a` was, and :math:`-1` if :math:`b` was. The first item wins
+if the margin is above the tie width, the second if it is below minus the tie width. All between is
+a tie. A judge of reliability zero answers without regard to the items, and the typical judge has
+reliability one. A column that is not given adds no term.
 
 Comparisons only ever show skills relative to the noise, so its prior is tight around one. A skill
 difference of :math:`\sqrt 2` then wins with probability :math:`\Phi(1)`, 84%. Adding a number to

@@ -247,7 +247,7 @@ def calibrated_label_ranking(
     ``correlation``  LKJ(5), shape (c, c)            of the weights of labels, if correlated
     ``zero_noise``   LogNormal(-1, 1)                sd of the zero's noise, if calibrated
     ``bias``         Normal(0, 2), shape (c,)        levels of the labels
-    ``w``            Normal(0, scale), shape (c, p)  weights, correlated over labels if so
+    ``w``            Normal(0, scale), shape (c, p)  weights of features, with that correlation
     ``noise``        Normal(0, 1), shape (n, q)      of each alternative in each example
     ``order``        observed, shape (n, M)          1 for each condition
     ================ =============================== ===========================================
