@@ -2,10 +2,10 @@ r"""Many independent latents that sites see few at a time: a Gaussian for each l
 
 A site of the margin :math:`s = \sum_e a_e x_e` sends each of its latents a message
 :math:`\exp(\rho_e x_e - \pi_e x_e^2 / 2)`. This supposes that the other latents would be
-independent of it without this site. A latent is its prior times its messages. On a tree this
-is the posterior. Short loops, as among players who all meet each other, lose what skills have in
-common. Standard deviations of differences between players who met are then nearly right, but those
-between players who never met can be far too small.
+independent of it without this site. A latent is its prior times its messages. On a tree this is the
+posterior. Short loops, as among players who all meet each other, lose what skills have in common.
+Standard deviations of differences between players who met are then nearly right, but those between
+players who never met can be far too small.
 
 For players and games this is TrueSkill's message passing, in parallel and to convergence. A product
 with sites costs as much as there are entries in the rows. The log integral is Bethe's. At the fixed

@@ -3,9 +3,8 @@ r"""Full Bayes by nesting: NUTS over the hyperparameters, EP over the latents.
 A program's hyperparameters :math:`\theta` are few and its latents :math:`f` are many. Given
 :math:`\theta`, EP finds the posterior of :math:`f` and the evidence :math:`Z(\theta)`. So NUTS can
 walk in :math:`\theta` alone, on :math:`p(\theta) Z(\theta)`, and the posterior of :math:`f` is the
-mixture of EP's posteriors at the draws. Filippone and Girolami (2014) integrate the latents of a
-Gaussian model out in the same way by importance sampling, Rue et al. (2009) by Laplace's method and
-a grid.
+mixture of EP's posteriors at the draws. Filippone and Girolami (2014) integrate out the latents of
+a Gaussian model by importance sampling, Rue et al. (2009) by Laplace's method and a grid.
 
 References
 ----------

@@ -1,11 +1,10 @@
 """Which elements of a trace's outputs hang together through its nonlinear part.
 
-EP replaces factors one by one, so each element of a likelihood must be evaluated at its own
-predictor. The nonlinear part of a program takes arrays of affine predictors to arrays of log
-densities. Here every element of every intermediate array has the number of a predictor that it
-depends on. An operation that mixes elements with different numbers joins these. Each set joined in
-the end is one component: one factor of the model. An unknown operation joins everything, which is
-safe.
+EP replaces factors one by one, so each element of a likelihood needs its own predictor. The
+nonlinear part of a program takes arrays of affine predictors to arrays of log densities. Here every
+element of every intermediate array has the number of a predictor that it depends on. An operation
+that mixes elements with different numbers joins these. Each set joined in the end is one component:
+one factor of the model. An unknown operation joins everything, which is safe.
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@
 The skill ``Phi[i] @ w + e[i]`` of an item sees all of `w`, and data that compare two items see it
 twice. Multiplied out, that is a row of `w`'s length for each datum. But the elements of
 ``v = Phi @ w`` can be quantities of their own, known for certain given few latents. A datum then
-sees four: ``v[i] + e[i] - v[j] - e[j]``. So a walk through a trace may make a table
-``v = T z`` of the latents ``z`` of some sites. The elements of ``v`` get columns behind those of
-all latents.
+sees four: ``v[i] + e[i] - v[j] - e[j]``. So a walk through a trace may make a table ``v = T z`` of
+the latents ``z`` of some sites. The elements of ``v`` get columns behind those of all latents.
 """
 
 from __future__ import annotations
