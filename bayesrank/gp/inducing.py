@@ -58,7 +58,7 @@ def inducing_point_prior(
     Raises
     ------
     ValueError
-        If `rank` is not a number, or less than one.
+        If `rank` is a string, or less than one without `inducing`.
 
     Examples
     --------

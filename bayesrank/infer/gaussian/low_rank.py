@@ -9,8 +9,8 @@ residuals are small. Without them,
 .. math:: f \mid w \sim N(Y w + Q^{-1} h, Q^{-1}), \quad Y = Q^{-1} D^{-1} \Phi, \qquad
     w \sim N(G^{-1} Y' h, G^{-1}), \quad G = I + \Phi' L Y.
 
-So the covariance of :math:`f` is :math:`Q^{-1} + B B'` with :math:`B = Y G^{-1/2}`. What one
-comparison reveals of an item's residual counts in the next, as nothing integrates it out between.
+So the covariance of :math:`f` is :math:`Q^{-1} + B B'` with :math:`B = Y G^{-1/2}`. EP does not
+integrate out residuals site by site: what one comparison reveals of them counts in the next.
 
 References
 ----------
