@@ -219,7 +219,7 @@ def test_arguments_that_are_not_numbers():
 
     engine = EP(model, max_sweeps=5)
     assert engine.run(KEY, np.eye(3)).converged
-    with pytest.warns(ConvergenceWarning, match="no evidence of the data.*not finite"):
+    with pytest.warns(ConvergenceWarning, match="no evidence of the data.*arguments are finite"):
         result = engine.run(KEY, np.full((3, 3), np.nan))
     assert not result.converged
 

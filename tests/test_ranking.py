@@ -1,6 +1,5 @@
 """Ranking functions against brute force, closed forms, invariances and simulated coverage."""
 
-import builtins
 import itertools
 import subprocess
 import sys
@@ -195,20 +194,6 @@ def test_long_table_says_what_it_leaves_out():
     assert "... 60 more ..." in text and len(text.splitlines()) == 42
     assert text.splitlines()[-1].split()[0] == "100"
     assert "more" not in str(summarize(make_draws(20, 40)))
-
-
-def test_data_frame_without_pandas_says_what_to_install(monkeypatch):
-    real = builtins.__import__
-
-    def refuse(name, *args, **kwargs):
-        if name == "pandas":
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.delitem(sys.modules, "pandas", raising=False)
-    monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(ImportError, match="pip install pandas"):
-        summarize(make_draws(10, 2)).to_dataframe()
 
 
 def test_pairs_of_very_many_items_are_refused(monkeypatch):

@@ -231,9 +231,10 @@ def test_the_weight_of_links_is_that_of_the_other_queries():
         (np.eye(2, 3), [], "weights has shape"),
         (np.ones((2, 2)), [0.1], "relevant has shape"),
         (np.array([[1, 0, 0], [0, 0, 0]]), [0.1], "fewer than two queries"),
+        (np.array([[1, 0, 0], [0.5, 0, 0]]), [0.1], "fewer than two queries"),
         (np.eye(2, 3), [-0.1], "weight is"),
     ],
-    ids=["no weight", "shape", "one query", "negative"],
+    ids=["no weight", "shape", "one query", "half a label", "negative"],
 )
 def test_refuses_to_learn_the_weight_of_links(relevant, weights, message):
     with pytest.raises(ValueError, match=message):

@@ -76,7 +76,7 @@ def _trust_lines(trust: str) -> list[str]:
 
 
 def _outcome(result: EPResult) -> str:
-    ended = "converged" if result.converged else "NOT converged"
+    ended = "converged" if result.converged else "not converged"
     power = "" if result.power == 1 else f" with power {result.power:g}"
     sweeps = f"after {result.num_sweeps} sweeps{power}"
     missed = "".join(

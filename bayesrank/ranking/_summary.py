@@ -112,13 +112,9 @@ class RankSummary:
         return int(self.component.max()) + 1
 
     def to_dataframe(self) -> "pd.DataFrame":
-        """Return the table as a pandas data frame, a row an item; `ImportError` without pandas."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError(
-                "to_dataframe needs pandas: pip install pandas (print the summary to do without)"
-            ) from error
+        """Return the table as a pandas data frame, a row an item."""
+        import pandas as pd  # a summary is printed without it
+
         return pd.DataFrame(file_columns(self))
 
     def __str__(self) -> str:

@@ -61,7 +61,7 @@ def learn_link_weight(
     links : Links
         Links between the documents.
     relevant : array-like of shape (queries, documents)
-        Labels of relevance, 0 for not relevant. Queries with no relevant document do not count.
+        Labels, relevant from 1 on. Queries with no relevant document do not count.
     weights : array-like of shape (weights,), optional
         What to choose from, numbers from 0 on; of equally good ones the first is taken.
 
@@ -77,7 +77,7 @@ def learn_link_weight(
         raise ValueError(
             f"relevant has shape {labels.shape}, and scores {scores.shape}; pass a label for each"
         )
-    judged = (labels > 0).any(axis=1)
+    judged = (labels >= 1).any(axis=1)
     if judged.sum() < 2:
         raise ValueError("relevant has fewer than two queries with a relevant document; judge more")
     given = [with_linked(scores, links, weight) for weight in tried]

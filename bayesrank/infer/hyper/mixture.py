@@ -70,7 +70,7 @@ class MixtureResult(GaussianMoments):
             moments = f"mean {shown(mean)}, standard deviation {shown(sd)}"
             rows.append(SiteRow(name, "integrated over", moments))
         rows += [SiteRow(name, "fixed", f"at {shown(x)}") for name, x in self.params.items()]
-        ended = "converged" if self.converged else "NOT converged"
+        ended = "converged" if self.converged else "not converged"
         title = f"{type(self).__name__}: {ended}, log evidence {self.log_evidence:.4g}"
         return "\n".join([title, *rows_as_text(rows)])
 
