@@ -153,7 +153,7 @@ def test_a_log_with_judges_is_checked_and_a_wrong_answer_is_found():
     assert wrong.check is not None and wrong.check.verdict.status == "differs"
     (name, status, _), *_ = [
         check
-        for check in trust_checks(data, SUMMARY, np.zeros((5, 5)), {}, wrong)
+        for check in trust_checks(data, SUMMARY, np.zeros((5, 5)), {}, wrong, found)
         if check.name == "EP vs NUTS"
     ]
     assert (name, status) == ("EP vs NUTS", "warning")
