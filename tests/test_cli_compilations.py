@@ -49,7 +49,7 @@ COMMANDS = {
     "predict": ("rank three.csv --out r", "predict r pairs.csv", 2),
     "ask": ("", "ask items.csv", 20),
     "rate": ("", "rate ratings.csv --items sizes.csv --iterations 3", 15),
-    "labels": ("", "labels labels.csv --predict new.csv", 60),
+    "labels": ("", "labels labels.csv --predict new.csv", 35),
     "search": ("", "search docs.csv --queries queries.csv --links links.csv", 2),
     "learn": ("", "learn lists.svm --test lists.svm", 2),
     "stream": ("", "stream stream.csv --levels 3", 3),
