@@ -68,7 +68,7 @@ def test_a_run_is_prequential_learning(capsys):
     loss = rank_loss(DATA.y[:400], 1 + (probs.cumsum(1)[:, :-1] < 0.5).sum(1))
     log_loss = -np.log(probs[np.arange(400), DATA.y[:400] - 1]).mean()
     assert "svmlight lines, 5 levels, 2 features." in printed
-    assert [line.split()[0] for line in printed.splitlines()[1:-1]] == ["150", "300", "400"]
+    assert [line.split()[0] for line in printed.splitlines()[2:-1]] == ["150", "300", "400"]
     assert f"400 examples  rank loss {loss:.4f}  log loss {log_loss:.4f}\n" in printed
     kept = OnlineBayesPoint(5).load("bayesrank-stream.npz")
     np.testing.assert_array_equal(kept.coef_, model.coef_)

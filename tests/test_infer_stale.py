@@ -290,7 +290,7 @@ def test_pure_functions_refuse_what_run_alone_keeps():
     engine, y = EP(walk, structure="probes"), np.array([1, 0, 1])
     assert engine.run(KEY, y).converged
     for function in (engine.init, engine.solve, engine.evidence_and_state):
-        with pytest.raises(ValueError, match="only EP.run"):
+        with pytest.raises(ValueError, match="use EP.run or maximize_evidence"):
             function({}, y)
 
 

@@ -102,7 +102,7 @@ def test_forked_children_say_that_fork_is_not_safe_and_do_not_hang():
             say(lambda: PreferenceGP().fit(X, pairs))
             say(lambda: CollaborativeGP().fit(["a", "b", "a"], ["x", "y", "y"], [1.0, 2.0, 3.0]))
             say(lambda: loop.ask())
-            for first in (ranked.rank, orders.rank, ranked.query, orders.predict):
+            for first in (ranked.rank, orders.rank, ranked.suggest, orders.predict):
                 say(first)
             say(lambda: ranked.predict_proba(names))
             say(lambda: rated.predict(["a"], ["x"]))

@@ -40,7 +40,7 @@ class TooWideError(ValueError):
     def __init__(self) -> None:
         super().__init__(
             "structure='low_rank' would be wrong here: the prior of the latents that all data "
-            "share is so wide that rounding takes what the data say of it; give them smaller "
+            "share is so wide that rounding hides what the data say about it; give them smaller "
             "prior standard deviations, or use EP(structure='dense')"
         )
 

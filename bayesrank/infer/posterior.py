@@ -76,7 +76,7 @@ class Approximation:
         if self.rank is None:
             return told
         return (
-            f"{told} The prior has rank {self.rank}; the data say {self.residuals_seen:.2%} of "
+            f"{told} The prior has rank {self.rank}; the data reveal {self.residuals_seen:.2%} of "
             "what it leaves to each latent alone. If it stands for a Gaussian process and that is "
             "more than 0.5%, use a larger rank."
         )

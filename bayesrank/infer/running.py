@@ -167,7 +167,7 @@ def _not_converged(result: EPResult, tol: float) -> str:
     if not np.isfinite(result.max_change):
         return (
             "EP has not converged: it found no proper posterior. Rounding loses a prior that is "
-            "many orders of magnitude wider than what the data say. Give the latents narrower "
+            "many orders of magnitude wider than the posterior. Give the latents narrower "
             "priors, or rescale the data"
         )
     return (

@@ -78,10 +78,6 @@ class Vector:
         """Values of the free hyperparameters on their own scale, by name.  Pure."""
         return {k: self.transforms[k](u) for k, u in self.unravel(jnp.asarray(flat)).items()}
 
-    def named(self, flat: np.ndarray) -> dict[str, np.ndarray]:
-        """`values` as NumPy's."""
-        return {k: np.asarray(v) for k, v in jax.jit(self.values)(flat).items()}
-
     def log_jacobian(self, flat: Array) -> Array:
         """Log of how much a vector's surroundings grow on their own scale.  Pure."""
         total = jnp.zeros(())
@@ -148,6 +144,11 @@ class Hyperparameters(Vector):
         point = _Point(flat, self.fixed, init_sites, self.limits)
         dynamic = point, np.asarray(float(jacobian)), np.asarray(full)
         return compiled_call(_differentiated, self.engine, self.program, dynamic)
+
+    def named(self, flat: np.ndarray) -> dict[str, np.ndarray]:
+        """`values` as NumPy's, by code that is kept."""
+        found, _ = compiled_call(_values, self.engine, self.program, (flat, self.fixed))
+        return {k: np.asarray(v) for k, v in found.items()}
 
     @property
     def keeps_covariances(self) -> bool:
@@ -225,6 +226,11 @@ def traced_inventory(engine: EP, program: Traced, params: Mapping[str, Any]) -> 
         discrete=discrete,
         supports=jax.tree.unflatten(tree, supports),
     )
+
+
+def _values(engine: EP, source: Traced, point: tuple[Array, Any]) -> tuple[Any, None]:
+    flat, fixed = point
+    return Vector(take_inventory(source, fixed)).values(flat), None
 
 
 def _inventory(engine: EP, source: Traced, params: dict[str, Any]) -> tuple[Any, Any]:
