@@ -104,7 +104,7 @@ def test_ndcg_has_a_symmetric_jacobian_and_no_potential():
     field = Field("ndcg")
     verdict = is_conservative(field, SCORES, LABELS)
     assert not verdict
-    assert verdict.reason == "circulation"
+    assert verdict.reason == "circulation" and verdict.witness is not None
     assert abs(circulation(field, verdict.witness, LABELS)) == pytest.approx(verdict.value)
     assert circulation(field, verdict.witness[::-1], LABELS) == pytest.approx(
         -circulation(field, verdict.witness, LABELS)
