@@ -9,7 +9,9 @@ import _thread
 import ctypes
 import gc
 import os
+import signal
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -79,7 +81,11 @@ def _repeat_lost_interrupts() -> None:
 
 def _interrupt_soon() -> None:
     time.sleep(_SOON)
-    _thread.interrupt_main()
+    main = threading.main_thread().ident
+    if hasattr(signal, "pthread_kill") and main and callable(signal.getsignal(signal.SIGINT)):
+        signal.pthread_kill(main, signal.SIGINT)  # which ends a call that waits, too
+    else:
+        _thread.interrupt_main()
 
 
 def _regions() -> int:
