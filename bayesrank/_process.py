@@ -27,6 +27,8 @@ _MOST_REGIONS = 20_000
 _BETWEEN = 100  # pieces of compiled code between two looks at the regions
 _SOON = 0.05  # seconds, in which a callback ends
 
+_ON_ITS_WAY = threading.Lock()  # held while an interrupt waits to come again
+
 _C = ctypes.CDLL(None) if os.name == "posix" else None
 
 _started: int | None = None  # the process that computed first
@@ -71,16 +73,17 @@ def _repeat_lost_interrupts() -> None:
     before = sys.unraisablehook
 
     def hear(lost: sys.UnraisableHookArgs) -> None:
-        if issubclass(lost.exc_type, KeyboardInterrupt):
-            _thread.start_new_thread(_interrupt_soon, ())
-        else:
+        if not issubclass(lost.exc_type, KeyboardInterrupt):
             before(lost)
+        elif _ON_ITS_WAY.acquire(blocking=False):
+            _thread.start_new_thread(_interrupt_soon, ())
 
     sys.unraisablehook = hear
 
 
 def _interrupt_soon() -> None:
     time.sleep(_SOON)
+    _ON_ITS_WAY.release()
     main = threading.main_thread().ident
     if hasattr(signal, "pthread_kill") and main and callable(signal.getsignal(signal.SIGINT)):
         signal.pthread_kill(main, signal.SIGINT)  # which ends a call that waits, too
