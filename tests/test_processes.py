@@ -199,8 +199,9 @@ def test_background_learning_under_stress(tmp_path):
 def test_an_interrupt_that_python_drops_comes_again():
     """In the callback of an object that is gone, and once more where it comes again."""
     code = """
-        import time
+        import signal, time
         from bayesrank import _process
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
         _process._repeat_lost_interrupts()
         class Gone:
             def __init__(self, times):
