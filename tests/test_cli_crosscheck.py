@@ -11,7 +11,7 @@ import pytest
 from bayesrank import ArenaRanker, PairwiseRanker
 from bayesrank.cli.trust import trust_checks
 from bayesrank.datasets import ComparisonData
-from bayesrank.diagnostics import quick
+from bayesrank.diagnostics import CrossCheck, quick
 from bayesrank.diagnostics.quick import (
     Crosschecked,
     crosschecked,
@@ -21,6 +21,7 @@ from bayesrank.diagnostics.quick import (
     with_distinct_rows,
 )
 from bayesrank.diagnostics.skills import skills_of_log, skills_of_result
+from bayesrank.diagnostics.verdict import Verdict
 from bayesrank.infer import EP
 from bayesrank.infer.whitening.accuracy import ImportanceCheck
 from bayesrank.infer.whitening.program import white_posterior
@@ -195,6 +196,16 @@ def test_without_nuts_importance_sampling_answers(trust, answer):
     assert right.status == answer
     assert right.sentence.startswith("importance sampling: ") and len(right.sentence) < 200
     assert right.sentence.endswith("; NUTS takes minutes (--crosscheck full)")
+
+
+def test_skills_are_called_by_the_names_of_items():
+    said = "EP differs from NUTS: the mean of f[0] - f[2] is off, that of off[1] is not."
+    check = CrossCheck({}, (), (), {"ep": Verdict("ep", "differs", said)}, {}, 0.1, None, None)
+    named = Crosschecked(None, check).named(["Ada", "Bob", "C\\1"]).check
+    assert named is not None and named.verdict.sentence == (
+        "EP differs from NUTS: the mean of the skill of Ada - the skill of C\\1 is off, that of "
+        "off[1] is not."
+    )
 
 
 def test_everything_is_checked_and_warnings_come_first():

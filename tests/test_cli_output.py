@@ -14,7 +14,7 @@ import pytest
 
 from bayesrank.cli import app
 from bayesrank.cli import outputs as _output
-from bayesrank.cli.command import job
+from bayesrank.cli.job import job
 from bayesrank.cli.outputs import OutputError, PrintError, output_folder, write_tables
 
 ROOT = Path(__file__).parents[1]

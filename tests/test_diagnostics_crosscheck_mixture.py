@@ -88,7 +88,8 @@ def test_draws_are_of_all_sites(check, result):
     assert check.ep is result
     data = to_arviz(check.nuts, log_likelihood=False, num_predictive=0)
     assert data.posterior["scale"].shape == (2, 1500)
-    assert plot_crosscheck(check).axes
+    legend = plot_crosscheck(check, labels={"f": "skill"}).axes[0].get_legend()
+    assert legend is not None and "skill" in [text.get_text() for text in legend.get_texts()]
     assert "scale" in str(check) and len(check.to_dataframe()) == 4
 
 

@@ -1,7 +1,6 @@
 """The command line as a whole: which commands there are, and how each ends."""
 
 import errno
-import importlib
 import io
 import os
 import re
@@ -15,9 +14,10 @@ from typing import Any, NoReturn
 import click
 
 from bayesrank._version import __version__
-from bayesrank.cli.command import help_of, say
 from bayesrank.cli.compiled import forgets_damaged_code, reuse_compiled_code, silence_compiler
 from bayesrank.cli.interrupt import Interrupted, kept, look
+from bayesrank.cli.options import help_of
+from bayesrank.cli.say import say
 
 _OUTPUT_LOST = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
@@ -29,13 +29,11 @@ _GROUPS = {
     "Other learners": ("labels", "learn", "search", "stream"),
 }
 _COMMANDS = tuple(name for names in _GROUPS.values() for name in names)
-# Modules of commands that have none of their own.
-_AT = {"demo": "rank"} | dict.fromkeys(("compare", "report", "suggest"), "results")
 _COLUMNS_OF = {"rate": {"user", "item", "rating"}, "learn": {"query", "label"}, "ask": {"item"}}
 
 
 class _Commands(click.Group):
-    """Loads a command when it is named, and shows all of them in groups."""
+    """Declares commands when one is named, and shows all of them in groups."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, args or ["--help"])
@@ -46,8 +44,9 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        module = importlib.import_module(f"bayesrank.cli.{_AT.get(cmd_name, cmd_name)}")
-        return getattr(module, cmd_name)
+        from bayesrank.cli import commands
+
+        return getattr(commands, cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

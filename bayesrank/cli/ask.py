@@ -9,34 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.console import Console
 
 from bayesrank._names import shown
-from bayesrank.cli.command import SEED, command, count, file, level, option
 from bayesrank.cli.outputs import OutputError, give_tables, refuse_no_file, refuse_to_replace
+from bayesrank.datasets.items import Items, read_items
 
 if TYPE_CHECKING:
     from bayesrank.active import QueryLoop
-    from bayesrank.datasets.items import Items
 
 
-@command(
-    "ask",
-    "items",
-    file("--journal", "answers.jsonl"),
-    option("--judge", metavar="NAME"),
-    option("--question", default="Which is better?"),
-    count("--top", 3),
-    level(),
-    option("--min-gain", click.FloatRange(0, min_open=True), metavar="NATS"),
-    option("--retire", multiple=True, metavar="NAME"),
-    option("--restore", multiple=True, metavar="NAME"),
-    file("--export"),
-    SEED,
-)
 def ask(items: Path, journal: Path, export: Path | None, **options: Any) -> int:
     """Read the items, then ask, or export the answers."""
-    from bayesrank.datasets.items import read_items
-
     known = read_items(items)
     refuse_no_file("--journal", journal)
     refuse_to_replace({"--journal": journal, "--export": export}, (items,))
@@ -59,8 +43,6 @@ def _ask(
     restore: Sequence[str],
     seed: int,
 ) -> int:
-    from rich.console import Console
-
     # Loading and compiling take a few seconds, once; after that a question takes some hundredths.
     with contextlib.ExitStack() as open_files:
         with Console(stderr=True).status("Choosing the first question"):

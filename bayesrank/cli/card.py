@@ -5,15 +5,15 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.font_manager import fontManager
 
 from bayesrank._names import shown
 from bayesrank.cli.report import ranking_rows
 from bayesrank.plots.figure import shorten
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _WIDTH, _HEIGHT, _DPI = 1200, 630, 100
 _ROWS, _TOP, _BOTTOM, _STEP = 10, 205, 575, 60
@@ -37,8 +37,6 @@ def card(document: Mapping[str, Any]) -> bytes:
 
 def card_figure(document: Mapping[str, Any]) -> Figure:
     """Draw the title, the verdict and the first ten items with their intervals."""
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(_WIDTH / _DPI, _HEIGHT / _DPI), dpi=_DPI, facecolor="white")
     ax = figure.add_axes((0, 0, 1, 1), xlim=(0, _WIDTH), ylim=(_HEIGHT, 0))
     ax.set_axis_off()
@@ -94,8 +92,6 @@ def _write(
     **style: Any,
 ) -> None:  # fmt: skip
     """Write a text `size` pixels high; where it is wider than `width`, smaller, then cut."""
-    from matplotlib.font_manager import fontManager
-
     known = set(fontManager.get_font_names())
     text = ax.text(
         x, y, shown(said)[:300], color=color, va="center_baseline", parse_math=False,

@@ -2,48 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import click
+from rich.table import Table
 
-from bayesrank._memory import READS
-from bayesrank.cli.command import SEED, choice, command, count, level, option
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from bayesrank.bounds.evaluation import Evaluation, MetricRow
-    from bayesrank.datasets.runs import Qrels, Run
+from bayesrank._memory import check_memory
+from bayesrank.bounds.evaluation import Evaluation, MetricRow
+from bayesrank.bounds.evaluation import evaluate as metrics_of
+from bayesrank.cli.progress import stdout_console
+from bayesrank.datasets.runs import Qrels, Run, read_qrels, read_run
 
 
-@command(
-    "evaluate",
-    "run",
-    "qrels",
-    count("-k", 10),
-    choice("--gain", "exponential", "linear"),
-    count("--min-relevant", 1),
-    choice("--ties", "expected", "trec", "input"),
-    option("--undefined", default="skip", metavar="skip|NUMBER"),
-    choice("--unjudged", "zero", "skip"),
-    choice("--negative-labels", "refuse", "zero"),
-    level(),
-    SEED,
-    room=READS,
-)
-def evaluate(run: Path, qrels: Path, undefined: str, negative_labels: Any, **options: Any) -> None:
+def evaluate(run: Path, qrels: Path, negative_labels: Any, **options: Any) -> None:
     """Read the files, print the table and what was left out."""
-    from bayesrank.bounds.evaluation import evaluate as metrics_of
-    from bayesrank.cli.progress import stdout_console
-    from bayesrank.datasets.runs import read_qrels, read_run
-
-    value = _undefined(undefined)
     judgements = read_qrels(qrels, negative=negative_labels)
     scores = read_run(run)
     _check_memory(scores, judgements)
-    evaluation = metrics_of(scores, judgements, undefined=value, **options)
+    evaluation = metrics_of(scores, judgements, **options)
     console = stdout_console()
     console.print(evaluation_table(evaluation))
     for line in captions(evaluation):
@@ -52,8 +28,6 @@ def evaluate(run: Path, qrels: Path, undefined: str, negative_labels: Any, **opt
 
 def _check_memory(run: Run, qrels: Qrels) -> None:
     """Scores of all draws, in the order of the file and in that of the ranks."""
-    from bayesrank._memory import check_memory
-
     draws = len({draw for draw, _, _ in run.scores})
     pairs = len({(query, item) for _, query, item in run.scores} | qrels.labels.keys())
     what = f"{draws:,} draws of the scores of {pairs:,} items in their queries"
@@ -62,8 +36,6 @@ def _check_memory(run: Run, qrels: Qrels) -> None:
 
 def evaluation_table(evaluation: Evaluation) -> Table:
     """Lay out metrics: name, mean, interval, the queries they are defined in, the best value."""
-    from rich.table import Table
-
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("Metric", min_width=8, overflow="fold")
     table.add_column("Mean", justify="right", no_wrap=True)
@@ -74,20 +46,6 @@ def evaluation_table(evaluation: Evaluation) -> Table:
     for row in evaluation.rows:
         table.add_row(row.name, _number(row.mean), _ends(row), str(row.queries), f"{row.best:g}")
     return table
-
-
-def _undefined(text: str) -> Any:
-    if text == "skip":
-        return "skip"
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise click.BadParameter(
-            f"{text!r} is neither 'skip' nor a number.", param_hint="'--undefined'"
-        )
-    return value
 
 
 def _number(value: float) -> str:

@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bayesrank._memory import FITS
-from bayesrank.cli.command import OUT, QUIET, SEED, blamed, choice, command, file, job, option
+import numpy as np
+import pandas as pd
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from bayesrank.datasets import LabelExamples
+from bayesrank.cli.job import blamed, job
+from bayesrank.datasets import DataError, LabelExamples, read_label_examples
 
 FILES = ("forecasts.csv", "ranks.csv", "model.npz")
 
 
-@command(
-    "labels",
-    "train",
-    file("--predict", required=True),
-    choice("--kernel", "auto", "linear", "rbf"),
-    option("--correlated", is_flag=True),
-    choice("--hyperparameters", "integrate", "map", "prior"),
-    OUT,
-    SEED,
-    QUIET,
-    room=FITS,
-)
 def labels(train: Path, predict: Path, out: Path, seed: int, quiet: bool, **chosen: Any) -> None:
     """Read the files, fit, forecast, and write the results."""
-    from bayesrank.datasets import DataError, read_label_examples
-
     data = read_label_examples(train)
     if len(data.labels) < 2:
         problem = f"there are columns of {len(data.labels)} labels"
@@ -48,9 +32,6 @@ def labels(train: Path, predict: Path, out: Path, seed: int, quiet: bool, **chos
 
 
 def _fit(data: LabelExamples, **options: Any) -> Any:
-    import numpy as np
-    import pandas as pd
-
     from bayesrank.estimators import LabelRanker
 
     ranked, flagged = (not np.isnan(table).all() for table in (data.ranks, data.relevant))
@@ -65,9 +46,6 @@ def _fit(data: LabelExamples, **options: Any) -> Any:
 
 def _forecasts(model: Any, new: LabelExamples, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     """A row for each example and label; rows of the file are counted as a spreadsheet does."""
-    import numpy as np
-    import pandas as pd
-
     names = model.labels_.tolist()
     count, width = len(new.X), len(names)
     mean, sd = model.predict_utility(new.X)

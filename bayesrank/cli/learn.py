@@ -4,41 +4,32 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bayesrank._memory import FITS
+import numpy as np
+import pandas as pd
+from scipy import sparse
+
+from bayesrank._memory import check_memory
 from bayesrank._version import __version__
-from bayesrank.cli.command import OUT, QUIET, SEED, blamed, choice, command, count, file, job
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from bayesrank.bounds.evaluation import Evaluation
-    from bayesrank.datasets.lists import ListData
+from bayesrank.bounds.evaluation import Evaluation
+from bayesrank.bounds.evaluation import evaluate as metrics_of
+from bayesrank.cli.evaluate import captions, evaluation_table
+from bayesrank.cli.job import blamed, job
+from bayesrank.cli.outputs import drawn
+from bayesrank.datasets import DataError, align, read_lists
+from bayesrank.datasets.lists import ListData
+from bayesrank.datasets.runs import Qrels, Run
 
 _LANCZOS = 50  # vectors that it keeps beyond that
 _ATOMS = 10  # of ConeRank
 FILES = ("run.csv", "metrics.csv", "model.npz", "metrics.png", "queries.png")
 
 
-@command(
-    "learn",
-    "train",
-    file("--test"),
-    choice("--method", "rank-rls", "cone-rank", "lambda-rank"),
-    OUT,
-    count("-k", 10),
-    SEED,
-    QUIET,
-    room=FITS,
-)
 def learn(
     train: Path, test: Path | None, method: str, out: Path, k: int, seed: int, quiet: bool
 ) -> None:
     """Read the files, fit, judge, write the results and print the metrics."""
-    from bayesrank.cli.evaluate import captions, evaluation_table
-    from bayesrank.datasets import align, read_lists
-
     learned = read_lists(train)
     if test is None:
         learned, judged = _split(train, learned, seed)
@@ -59,10 +50,6 @@ def learn(
 
 def _check_memory(method: str, learned: ListData, judged: ListData) -> None:
     """Refuse matrices of the smaller side, dense features, or differences of pairs, if too many."""
-    import numpy as np
-
-    from bayesrank._memory import check_memory
-
     m, d = learned.X.shape
     query = np.unique(np.array(learned.query, object), return_inverse=True)[1]
     sizes = np.bincount(query)
@@ -87,10 +74,6 @@ def _check_memory(method: str, learned: ListData, judged: ListData) -> None:
 
 def _split(path: Path, data: ListData, seed: int) -> tuple[ListData, ListData]:
     """Hold out a fifth of the queries."""
-    import numpy as np
-
-    from bayesrank.datasets import DataError
-
     names = np.array(list(dict.fromkeys(data.query)), object)
     if len(names) < 2:
         raise DataError(path, "there is one query only", "give more, or a file to --test")
@@ -112,13 +95,6 @@ def _judge(
     path: Path, model: Any, data: ListData, k: int, seed: int
 ) -> tuple[pd.DataFrame, Evaluation]:
     """Return the scores of items, as a table, and the metrics of them."""
-    import numpy as np
-    import pandas as pd
-
-    from bayesrank.bounds.evaluation import evaluate as metrics_of
-    from bayesrank.datasets import DataError
-    from bayesrank.datasets.runs import Qrels, Run
-
     scores = model.predict(data.X)
     if not np.isfinite(scores).all():
         raise DataError(path, "scores overflow", "bring the features to a like scale, about 1")
@@ -131,9 +107,6 @@ def _judge(
 
 def _arrays(model: Any, method: str, data: ListData) -> dict[str, Any]:
     """What a file stores of a model: numbers and names, no code."""
-    import numpy as np
-    from scipy import sparse
-
     nothing = sparse.csr_array((1, data.X.shape[1]))
     header = {"method": method, "version": __version__, "first": data.first, "names": data.names}
     return {
@@ -145,11 +118,8 @@ def _arrays(model: Any, method: str, data: ListData) -> dict[str, Any]:
 
 def _metrics(evaluation: Evaluation) -> dict[str, Any]:
     """The table of metrics, and the pictures."""
-    import numpy as np
-    import pandas as pd
     from matplotlib.figure import Figure
 
-    from bayesrank.cli.outputs import drawn
     from bayesrank.plots import plot_metrics
 
     rows = evaluation.rows

@@ -19,9 +19,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from rich.table import Table
+from rich.text import Text
+
 from bayesrank._files import draft_folder, ordinary_mode, published, remove_stale, sync, withdrawn
 from bayesrank._names import shown
+from bayesrank._states import write_arrays
 from bayesrank.cli.interrupt import keep, look, undivided
+from bayesrank.cli.progress import stdout_console
 
 _EXCHANGE, _HERE = 2, -100  # RENAME_EXCHANGE and AT_FDCWD of Linux
 _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?")
@@ -78,8 +83,6 @@ def write(path: Path, thing: Any) -> None:
     elif hasattr(thing, "to_netcdf"):
         thing.to_netcdf(str(path), engine="h5netcdf")
     elif isinstance(thing, Mapping):
-        from bayesrank._states import write_arrays
-
         write_arrays(path, thing)
     else:
         thing.save(path)
@@ -179,11 +182,6 @@ def _print(table: bytes) -> None:
 
 def _show(rows: Iterable[Sequence[Any]]) -> None:
     """Print a table for a person: names may not command the terminal, numbers are short."""
-    from rich.table import Table
-    from rich.text import Text
-
-    from bayesrank.cli.progress import stdout_console
-
     head, *body = [[str(cell) for cell in row] for row in rows]
     table = Table(box=None, pad_edge=False, header_style="bold")
     columns = [[row[k] for row in body] for k in range(len(head))]

@@ -10,12 +10,13 @@ import click
 import numpy as np
 
 from bayesrank._memory import check_memory
-from bayesrank.cli import command
 from bayesrank.cli.document import DOCUMENT, document, dumped, refuse_another_input
+from bayesrank.cli.job import Job, job
 from bayesrank.cli.outputs import OutputError, compact, csv_text, drawn
 from bayesrank.cli.progress import Steps
+from bayesrank.cli.report import report
 from bayesrank.cli.tables import checks_table, legend, meanings, ranking_table
-from bayesrank.cli.trust import Check
+from bayesrank.cli.trust import Check, trust_checks
 from bayesrank.cli.words import (
     conclusion,
     counts,
@@ -113,7 +114,7 @@ def run(data: ComparisonData, settings: Settings) -> None:
     """Do the main job on `data`: print the table, then check the fit and write the results."""
     _check_memory(data)
     inputs = settings.inputs
-    with command.job(settings.out, FILES, inputs, quiet=settings.quiet) as run:
+    with job(settings.out, FILES, inputs, quiet=settings.quiet) as run:
         if not settings.force:
             refuse_another_input(settings.out, FILES, inputs)
         with run.steps.running():
@@ -139,7 +140,7 @@ def run(data: ComparisonData, settings: Settings) -> None:
         run.show(*(["\n".join(notes)] if notes else []), run.where)
 
 
-def _show_ranking(run: command.Job, ranking: Ranking, settings: Settings) -> None:
+def _show_ranking(run: Job, ranking: Ranking, settings: Settings) -> None:
     """Print the verdicts and tables, and what the columns mean."""
     titles = set()
     for category, summary, said in ranking.rankings:
@@ -228,8 +229,6 @@ def _with_records(summary: RankSummary, data: ComparisonData) -> RankSummary:
 
 def analyse(data: ComparisonData, settings: Settings, ranking: Ranking, steps: Steps) -> Analysis:
     """Cross-check, answer the other questions of trust, and draw."""
-    from bayesrank.cli.trust import trust_checks
-
     ranker = ranking.ranker
     result: Any = ranker.result
     found = _checked(data, result, settings, steps)
@@ -262,13 +261,15 @@ def _checked(
         return f"NUTS takes too long for so many items. {result.approximation.sentence}"
     how, seed = settings.crosscheck, settings.seed
     with steps.step("Checking the fit") as advance:
-        if not by_ep and data.judges is None and result.category_skills is None:
-            return crosschecked(result_of_log(data, result), how, seed, advance)
-        if not by_ep:
-            return crosschecked_skills(skills_of_log(data, result), how, seed, advance)
-        if result.marginalized_sites:
-            return crosschecked_skills(skills_of_result(result), how, seed, advance)
-        return crosschecked(result, how, seed, advance)
+        if by_ep and result.marginalized_sites:
+            found = crosschecked_skills(skills_of_result(result), how, seed, advance)
+        elif by_ep:
+            found = crosschecked(result, how, seed, advance)
+        elif data.judges is None and result.category_skills is None:
+            found = crosschecked(result_of_log(data, result), how, seed, advance)
+        else:
+            found = crosschecked_skills(skills_of_log(data, result), how, seed, advance)
+    return found.named(data.names)
 
 
 def _fit(
@@ -324,7 +325,7 @@ def _draw(data: ComparisonData, ranking: Ranking, check: "CrossCheck | None") ->
         )
     figures = {"ranking.png": drawn(plot_ranking, summary, **unit_of), "pairs.png": pairs}
     if check is not None:
-        figures["crosscheck.png"] = drawn(plot_crosscheck, check)
+        figures["crosscheck.png"] = drawn(plot_crosscheck, check, labels={"f": "skill"})
     return figures
 
 
@@ -333,7 +334,6 @@ def _results(
 ) -> dict[str, Any]:
     """What is written, by the names of the files."""
     from bayesrank.cli.card import card
-    from bayesrank.cli.report import report
 
     small = _covariance_bytes(getattr(ranking.ranker, "result", None)) <= _LARGEST_RANKER
     found = document(data, settings, ranking, analysis)
@@ -362,7 +362,7 @@ def _covariance_bytes(result: Any) -> int:
 
 def _frame(ranking: Ranking) -> Any:
     """The table with all columns; below it those of categories, which a first column names."""
-    import pandas as pd
+    import pandas as pd  # refusals do not wait for it
 
     columns = [file_columns(each.summary, ranking.elo) for each in ranking.rankings]
     if len(columns) == 1:

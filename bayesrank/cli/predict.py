@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import numpy as np
 
 from bayesrank._names import meant
-from bayesrank.cli.command import command, file
 from bayesrank.cli.outputs import OutputError, give_tables, refuse_to_replace
+from bayesrank.cli.pipeline import FILES
 from bayesrank.cli.results import load_results
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from bayesrank.datasets.items import Items
+from bayesrank.datasets import DataError
+from bayesrank.datasets.items import Items, read_items
+from bayesrank.datasets.layouts import sides_of
+from bayesrank.datasets.table import read_table
 
 _PRINTED = Path("-")
 
 
-@command("predict", "results", "pairs?", file("--items"), file("--out", "-"), file("--skills"))
 def predict(
     results: Path, pairs: Path | None, items: Path | None, out: Path, skills: Path | None
 ) -> None:
@@ -30,9 +29,7 @@ def predict(
         raise click.UsageError("Give a file of pairs, or --items, or both.")
     if skills is not None and items is None:
         raise click.UsageError("--skills needs --items.")
-    import numpy as np
 
-    from bayesrank.cli.pipeline import FILES
     from bayesrank.estimators.newcomers import newcomers, outcome_chances
 
     inputs = (pairs, items, *(results / name for name in FILES))
@@ -58,10 +55,6 @@ def predict(
 
 def _read_pairs(path: Path, known: set[str]) -> list[tuple[int, str, str]]:
     """Line and names of each pair; two items in the place of the header are refused."""
-    from bayesrank.datasets import DataError
-    from bayesrank.datasets.layouts import sides_of
-    from bayesrank.datasets.table import read_table
-
     table = read_table(path)
     if len(table.columns) < 2:
         fix = "name two items in each row, as in first,second"
@@ -75,9 +68,6 @@ def _read_pairs(path: Path, known: set[str]) -> list[tuple[int, str, str]]:
 
 def _read_new_items(path: Path, ranker: Any, names: list[str]) -> Items:
     """Features of items that were not ranked, in the columns that `rank` was given."""
-    from bayesrank.datasets import DataError
-    from bayesrank.datasets.items import read_items
-
     if getattr(ranker, "item_features", None) is None:
         raise click.UsageError("--items: these results are of items without features.")
     new = read_items(path, few=True)
@@ -96,10 +86,6 @@ def _read_new_items(path: Path, ranker: Any, names: list[str]) -> Items:
 
 def _numbers(named: list[tuple[int, str, str]], names: list[str], path: Path) -> np.ndarray:
     """Numbers of the items of each pair, shape (P, 2)."""
-    import numpy as np
-
-    from bayesrank.datasets import DataError
-
     known = {name: number for number, name in enumerate(names)}
     for row, *pair in named:
         for name in pair:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import click
+import numpy as np
+import pandas as pd
+from rich.text import Text
 
-from bayesrank._memory import FITS
-from bayesrank._names import shown
-from bayesrank.cli.command import OUT, QUIET, command, count, file, job, option
+from bayesrank._memory import check_memory
+from bayesrank._names import count_of, shown
+from bayesrank.cli.job import job
+from bayesrank.cli.outputs import drawn
+from bayesrank.cli.tables import plain_table
+from bayesrank.datasets import DataError, RatingData, read_ratings
+from bayesrank.datasets.items import read_items
 
 if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-
-    from bayesrank.datasets import RatingData
     from bayesrank.estimators import CollaborativeOrdinalGP
 
 FILES = ("predictions.csv", "rankings.csv", "items.csv", "items.png", "similarity.png")
@@ -36,30 +37,9 @@ class _Fitted(NamedTuple):
     notes: tuple[str, ...]
 
 
-def _finite(
-    context: click.Context, parameter: click.Parameter, value: float | None
-) -> float | None:
-    if value is not None and not math.isfinite(value):
-        raise click.BadParameter(f"{value} is not a finite number.", context, parameter)
-    return value
-
-
-@command(
-    "rate",
-    "ratings",
-    file("--items items_path"),
-    count("--levels", least=2),
-    count("--top", 10),
-    option("--strength", click.FloatRange(min=0), callback=_finite),
-    count("--iterations", 200),
-    OUT,
-    count("--rows", 10),
-    QUIET,
-    room=FITS,
-)
 def rate(
     ratings: Path,
-    items_path: Path | None,
+    items: Path | None,
     levels: int | None,
     top: int,
     out: Path,
@@ -68,12 +48,10 @@ def rate(
     **options: Any,
 ) -> None:
     """Read the file, fit, write the results and print the best unseen items of users."""
-    from bayesrank.datasets import read_ratings
-
     data = read_ratings(ratings, num_levels=levels)
-    features = None if items_path is None else _features(items_path, ratings, data)
+    features = None if items is None else _features(items, ratings, data)
     _check_memory(len(data.users), len(data.items if features is None else features))
-    inputs = (ratings, items_path)
+    inputs = (ratings, items)
     with job(out, FILES, inputs, quiet=quiet) as run, run.steps.running():
         with run.steps.step("Learning what users share"):
             model = _fit(data, features, **options)
@@ -85,8 +63,6 @@ def rate(
 
 def _check_memory(num_users: int, num_items: int) -> None:
     """Mean, variance, order and marks of every pair of user and item, and two kernels of items."""
-    from bayesrank._memory import check_memory
-
     check_memory(
         25 * num_users * num_items + 16 * num_items**2,
         f"{num_users:,} users and {num_items:,} items",
@@ -97,11 +73,6 @@ def _check_memory(num_users: int, num_items: int) -> None:
 
 def _features(path: Path, ratings: Path, data: RatingData) -> pd.DataFrame:
     """Features by name; an item that is rated must be among them."""
-    import pandas as pd
-
-    from bayesrank.datasets import DataError
-    from bayesrank.datasets.items import read_items
-
     known = read_items(path)
     if known.features is None:
         fix = "add columns of numbers, or leave --items out"
@@ -115,7 +86,6 @@ def _features(path: Path, ratings: Path, data: RatingData) -> pd.DataFrame:
 def _fit(
     data: RatingData, features: pd.DataFrame | None, strength: float | None, iterations: int
 ) -> CollaborativeOrdinalGP:
-    from bayesrank._names import count_of
     from bayesrank.estimators import CollaborativeOrdinalGP
     from bayesrank.infer import ConvergenceWarning
 
@@ -136,9 +106,6 @@ def _fit(
 
 
 def _predict(data: RatingData, model: CollaborativeOrdinalGP, top: int) -> _Fitted:
-    import numpy as np
-    import pandas as pd
-
     users, items = list(model.users_), list(model.items_)
     rated = np.zeros((len(users), len(items)), bool)
     rated[tuple(data.rows.T)] = True
@@ -166,9 +133,6 @@ def _predict(data: RatingData, model: CollaborativeOrdinalGP, top: int) -> _Fitt
 
 def _rows(model: CollaborativeOrdinalGP, pairs: list[tuple[int, int]]) -> pd.DataFrame:
     """Predictions of pairs (user, item), a row each."""
-    import numpy as np
-    import pandas as pd
-
     numbers = np.array(pairs, np.int64).reshape(-1, 2)
     table: dict[str, Any] = {
         "user": [model.users_[u] for u in numbers[:, 0]],
@@ -183,8 +147,6 @@ def _rows(model: CollaborativeOrdinalGP, pairs: list[tuple[int, int]]) -> pd.Dat
 
 
 def _notes(data: RatingData, model: CollaborativeOrdinalGP, rated: np.ndarray) -> tuple[str, ...]:
-    from bayesrank._names import count_of
-
     counts = (len(data.users), "user"), (len(model.items_), "item"), (len(data.levels), "rating")
     notes = [
         f"{', '.join(count_of(*count) for count in counts)} from {model.levels_[0]} to "
@@ -211,7 +173,6 @@ def _notes(data: RatingData, model: CollaborativeOrdinalGP, rated: np.ndarray) -
 
 def _results(fitted: _Fitted) -> dict[str, Any]:
     """The tables and the pictures, by the names of their files."""
-    from bayesrank.cli.outputs import drawn
     from bayesrank.plots import plot_similarity, plot_tastes
 
     table, kernel = fitted.items, fitted.kernel
@@ -227,10 +188,6 @@ def _results(fitted: _Fitted) -> dict[str, Any]:
 
 def _table(rankings: pd.DataFrame, rows: int) -> Any:
     """The best unseen items of the first users."""
-    from rich.text import Text
-
-    from bayesrank.cli.tables import plain_table
-
     first = "User"
     table = plain_table([first, "Best unseen", "Rating", "90% interval"], first)
     table.columns[1].justify = "left"

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
 from bayesrank._names import count_of, shown
 from bayesrank.ranking.columns import percent
 
@@ -12,8 +14,6 @@ _OPEN_ROWS, _MOST_ROWS = 20, 2000
 
 def report(document: Mapping[str, Any]) -> str:
     """Return the page: HTML that needs nothing else, and has no script."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     pages = Environment(
         loader=PackageLoader("bayesrank.cli", "pages"), autoescape=True, undefined=StrictUndefined
     )

@@ -6,18 +6,22 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
+from jinja2 import UndefinedError
 
-from bayesrank._memory import READS
+from bayesrank._files import published
 from bayesrank._names import meant, shown
-from bayesrank.cli.command import command, count, file, level, option
+from bayesrank.cli.document import read_document
 from bayesrank.cli.outputs import OutputError, give_tables, refuse_to_replace
+from bayesrank.cli.pipeline import FILES, RANKER
+from bayesrank.cli.report import report as page_of
+from bayesrank.ranking.columns import percent
 
 __all__ = ["compare", "load_results", "report", "suggest"]
 
 
 def load_results(results: Path) -> Any:
     """The ranker in a folder of results."""
-    from bayesrank.cli.pipeline import RANKER
     from bayesrank.estimators import load_ranker
 
     path = results / RANKER
@@ -32,13 +36,9 @@ def load_results(results: Path) -> Any:
         raise OutputError(str(error)) from None
 
 
-@command("compare", "results", "first!", "second!", level())
 def compare(results: Path, first: str, second: str, level: float) -> None:
     """Print how two items compare."""
-    import numpy as np
-
     from bayesrank.estimators.newcomers import outcome_chances
-    from bayesrank.ranking.columns import percent
 
     ranker = load_results(results)
     names = [str(name) for name in ranker.names_]
@@ -64,25 +64,16 @@ def compare(results: Path, first: str, second: str, level: float) -> None:
         click.echo(shown(line))
 
 
-@command("suggest", "results", count("-n number", 10), file("--out", "-"))
 def suggest(results: Path, number: int, out: Path) -> None:
     """Write the next pairs to collect."""
-    from bayesrank.cli.pipeline import FILES
-
     refuse_to_replace({"--out": out}, (results / name for name in FILES))
     rows = load_results(results).suggest(number)
     give_tables([(out, [["first", "second"], *rows])], "give another --out")
 
 
-@command("report", "results", option("--title"), room=READS)
 def report(results: Path, title: str | None) -> None:
     """Make the page and the card again of what `ranking.json` says."""
-    from jinja2 import UndefinedError
-
-    from bayesrank._files import published
     from bayesrank.cli.card import card
-    from bayesrank.cli.document import read_document
-    from bayesrank.cli.report import report as page_of
 
     found = read_document(results)
     found |= {"title": title} if title else {}

@@ -4,36 +4,24 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import numpy as np
+import pandas as pd
+from rich.console import Console
 
 from bayesrank._names import shown
-from bayesrank.cli.command import QUIET, SEED, blamed, choice, command, count, file, option
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-
-    from bayesrank.datasets import TextData
+from bayesrank.cli.job import blamed
+from bayesrank.cli.outputs import give_tables, refuse_to_replace, table_rows
+from bayesrank.cli.progress import Steps
+from bayesrank.datasets import DataError, TextData, read_links, read_texts
+from bayesrank.datasets.runs import read_qrels
+from bayesrank.retrieval import BM25, learn_link_weight, links_of, term_counter, with_linked
 
 _WEIGHT = 0.3
 
 
-@command(
-    "search",
-    "documents",
-    file("--queries", required=True),
-    file("--links"),
-    file("--out", "run.csv"),
-    choice("--method", "bm25", "link-learn"),
-    option("--link-weight", click.FloatRange(min=0)),
-    file("--judged"),
-    option("--language", default="english"),
-    count("-k", 100),
-    SEED,
-    QUIET,
-)
 def search(
     documents: Path,
     queries: Path,
@@ -48,13 +36,6 @@ def search(
     quiet: bool,
 ) -> None:
     """Read the files, index, search, and write the scores."""
-    from rich.console import Console
-
-    from bayesrank.cli.outputs import give_tables, refuse_to_replace, table_rows
-    from bayesrank.cli.progress import Steps
-    from bayesrank.datasets import DataError, read_links, read_texts
-    from bayesrank.retrieval import links_of
-
     _check_links(method, links, link_weight, judged)
     refuse_to_replace({"--out": out}, (documents, queries, links, judged))
     data, asked = read_texts(documents), read_texts(queries)
@@ -99,8 +80,6 @@ def _check_links(
 
 
 def _counter(language: str) -> Any:
-    from bayesrank.retrieval import term_counter
-
     try:
         return term_counter(None if language == "none" else language)
     except ValueError as error:
@@ -111,7 +90,6 @@ def _engine(
     path: Path, method: str, counter: Any, counts: Any, data: TextData, links: Any, seed: int
 ) -> Any:
     from bayesrank.estimators import LinkLearn
-    from bayesrank.retrieval import BM25
 
     with blamed(path):
         if method == "bm25":
@@ -124,11 +102,6 @@ def _engine(
 
 def _relevance(path: Path, asked: TextData, data: TextData) -> np.ndarray:
     """Labels of the queries' documents, shape (queries, documents)."""
-    import numpy as np
-
-    from bayesrank.datasets import DataError
-    from bayesrank.datasets.runs import read_qrels
-
     rows = {name: row for row, name in enumerate(asked.names)}
     columns = {name: column for column, name in enumerate(data.names)}
     relevant = np.zeros((len(rows), len(columns)), int)
@@ -160,8 +133,6 @@ def _scores(engine: Any, queries: Any, asked: TextData) -> Any:
 
 def _with_links(scores: Any, links: Any, weight: float | None, relevant: Any) -> tuple[Any, float]:
     """Scores with links, and the weight of these for queries that are not judged."""
-    from bayesrank.retrieval import learn_link_weight, with_linked
-
     if relevant is None:
         weight = _WEIGHT if weight is None else weight
         return with_linked(scores, links, weight), weight
@@ -171,9 +142,6 @@ def _with_links(scores: Any, links: Any, weight: float | None, relevant: Any) ->
 
 def _table(scores: Any, queries: TextData, data: TextData, k: int) -> pd.DataFrame:
     """The k best documents of each query that share a term with it or have a link to one."""
-    import numpy as np
-    import pandas as pd
-
     rows = []
     for number, name in enumerate(queries.names):
         low, high = scores.indptr[number : number + 2]

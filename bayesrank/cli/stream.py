@@ -4,16 +4,17 @@ import math
 import sys
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from bayesrank._files import locked
+from bayesrank._memory import check_memory
 from bayesrank._names import count_of, shown
-from bayesrank.cli.command import SEED, choice, command, count, file, option
-
-if TYPE_CHECKING:
-    from bayesrank.cli.stream_run import Tally
-    from bayesrank.datasets.stream import StreamLayout
+from bayesrank.cli.interrupt import Interrupted, kept
+from bayesrank.cli.outputs import OutputError, refuse_no_file
+from bayesrank.cli.stream_run import StreamRun, Tally
+from bayesrank.datasets.stream import StreamLayout, survey
 
 _LEARNERS = {
     "bayes-point": ("OnlineBayesPoint", ("forgetting",)),
@@ -28,30 +29,10 @@ _LEARNERS = {
 _MOST_MONOMIALS = 20_000
 
 
-@command(
-    "stream",
-    "data",
-    count("--levels", least=2),
-    count("--features"),
-    option("--format form", click.Choice(["svmlight", "csv"])),
-    choice("--learner", *_LEARNERS, metavar="NAME"),
-    option("--degree", click.IntRange(1, 5), default=1),
-    option("--forgetting", click.FloatRange(0, 1, max_open=True), default=0.0),
-    count("--members num_members", 100),
-    option("--tau", click.FloatRange(0, 1, min_open=True), default=0.3),
-    option("--eta", click.FloatRange(0, min_open=True), default=0.1),
-    SEED,
-    file("--checkpoint", "bayesrank-stream.npz"),
-    count("--every", 1000),
-    choice("--on-error", "refuse", "skip"),
-)
 def stream(
     data: Path, levels: int | None, features: int | None, form: str | None, **options: Any
 ) -> int:
     """Set a run up, follow the stream, and say how it went."""
-    from bayesrank.cli.interrupt import Interrupted, kept
-    from bayesrank.cli.stream_run import StreamRun
-
     standard_input = str(data) == "-"
     layout = _layout(data, levels, features, form)
     _check_memory(layout, **options)
@@ -88,9 +69,6 @@ def stream(
 
 def _lock(stack: ExitStack, checkpoint: Path) -> None:
     """Refuse a checkpoint that another run is writing to, or that cannot be written."""
-    from bayesrank._files import locked
-    from bayesrank.cli.outputs import OutputError, refuse_no_file
-
     refuse_no_file("--checkpoint", checkpoint)
     try:
         stack.enter_context(locked(checkpoint))
@@ -107,8 +85,6 @@ def _lock(stack: ExitStack, checkpoint: Path) -> None:
 def _layout(
     data: Path, levels: int | None, features: int | None, form: str | None
 ) -> "StreamLayout":
-    from bayesrank.datasets.stream import StreamLayout, survey
-
     # A pipe with a name, such as <(zcat data.gz) has, is read once, too.
     once = str(data) == "-" or (data.exists() and not data.is_file() and not data.is_dir())
     if not once:
@@ -125,7 +101,6 @@ def _check_memory(
     layout: "StreamLayout", learner: str, degree: int, num_members: int, every: int, **others: Any
 ) -> None:
     """Refuse what would not fit into memory before anything is learned."""
-    from bayesrank._memory import check_memory
     from bayesrank.online.bayes_point import NUM_COMPONENTS
 
     unknowns = layout.num_features + layout.num_levels - 1

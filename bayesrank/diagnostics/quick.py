@@ -3,8 +3,9 @@
 The sizes of the program alone decide what runs, so a seed gives one verdict on every machine.
 """
 
+import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -35,6 +36,20 @@ class Crosschecked(NamedTuple):
 
     importance: ImportanceCheck | None  # by importance sampling
     check: CrossCheck | None  # against NUTS
+
+    def named(self, names: Sequence[str]) -> "Crosschecked":
+        """The same with the names of items, whose skills are the site `f`, in the sentences."""
+        if self.check is None:
+            return self
+
+        def skill(number: re.Match[str]) -> str:
+            return f"the skill of {names[int(number[1])]}"
+
+        verdicts = {
+            engine: verdict._replace(sentence=re.sub(r"\bf\[(\d+)\]", skill, verdict.sentence))
+            for engine, verdict in self.check.verdicts.items()
+        }
+        return self._replace(check=replace(self.check, verdicts=verdicts))
 
 
 def crosschecked(

@@ -1,6 +1,7 @@
 """Does an engine give the same answer as NUTS? Its estimates and uncertainties beside NUTS's."""
 
 import textwrap
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     from bayesrank.diagnostics.comparison import Comparison
 
 
-def plot_crosscheck(check: "CrossCheck", engine: str | None = None) -> "Figure":
+def plot_crosscheck(
+    check: "CrossCheck", engine: str | None = None, *, labels: Mapping[str, str] | None = None
+) -> "Figure":
     """Draw an engine's means and standard deviations against NUTS's, one dot a quantity.
 
     Parameters
@@ -24,6 +27,8 @@ def plot_crosscheck(check: "CrossCheck", engine: str | None = None) -> "Figure":
         What `bayesrank.diagnostics.crosscheck` returns.
     engine
         "ep" or "svi"; the one that ``check.verdict`` is about if not given.
+    labels
+        What to call sites, by their names in the program.
 
     Returns
     -------
@@ -53,7 +58,8 @@ def plot_crosscheck(check: "CrossCheck", engine: str | None = None) -> "Figure":
     alone = "the difference of two" if pairs else "one unknown"
     for comparison in comparisons:
         reference = comparison.reference
-        label = comparison.site if len(comparisons) > 1 else alone
+        site = (labels or {}).get(comparison.site, comparison.site)
+        label = site if len(comparisons) > 1 else alone
         style = {"s": 16, "alpha": 0.6, "linewidths": 0, "label": label}
         left.scatter(reference.mean, comparison.mean, **style)
         right.scatter(reference.sd, comparison.sd, **style)
@@ -73,7 +79,7 @@ def plot_crosscheck(check: "CrossCheck", engine: str | None = None) -> "Figure":
     for ax in (left, right) if len(comparisons) > 1 else (right,):
         ax.legend(loc="upper left", frameon=False)
     question = f"Does {name} give the same answer as NUTS?"
-    figure.suptitle("\n".join([question, *sentence]), fontsize="medium")
+    figure.suptitle("\n".join([question, *sentence]), fontsize="medium", parse_math=False)
     return figure
 
 
