@@ -214,13 +214,13 @@ def masked() -> Problem:
 
 
 def tempered() -> Problem:
-    """Likelihoods to a power: a stock one, and a Gaussian."""
+    """Likelihoods to a power: one that is integrated by a rule, and a Gaussian."""
     weight, y = np.array([0.5, 2.0, 1.0, 0.1, 3.0, 0.7]), np.array([0.2, -0.4])
 
     def model(winner, loser, weight):
         f: Any = numpyro.sample("f", dist.MultivariateNormal(0.0, covariance_matrix=K))
         with handlers.scale(scale=weight):
-            numpyro.sample("win", dist.Bernoulli(logits=f[winner] - f[loser]), obs=1)
+            numpyro.sample("win", dist.Bernoulli(jax.nn.sigmoid(f[winner] - f[loser])), obs=1)
         with handlers.scale(scale=0.3):
             numpyro.sample("y", dist.Normal(f[:2], 0.5), obs=y)
 

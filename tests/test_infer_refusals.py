@@ -76,6 +76,12 @@ def scaled_latent():
 # ---------------------------------------------------------------- likelihoods
 
 
+def scaled_by_a_latent():
+    f = items()
+    with handlers.scale(scale=1.0 + f[0] ** 2):
+        wins(f)
+
+
 def product_of_latents():
     f = items()
     numpyro.sample("win", dist.Bernoulli(logits=f[PAIRS[:, 0]] * f[PAIRS[:, 1]]), obs=1)
@@ -145,6 +151,7 @@ REFUSED = {
     mean_not_affine: ["prior mean of latent site 'f' is not an affine", "Make it affine"],
     masked_latent: ["latent site 'f' is masked", "Mask the observed sites only"],
     scaled_latent: ["latent site 'f'", "handlers.scale", "Scale the observed sites only"],
+    scaled_by_a_latent: ["site 'win'", "handlers.scale", "latent site(s) f", "Fix these"],
     product_of_latents: ["factor 0 of observed site 'win'", "two directions", "or use NUTS"],
     product_with_another_site: ["site 'y'", "affine", "or use NUTS"],
     predictor_not_affine: ["site 'win'", "predictor is not affine", "one affine predictor per"],

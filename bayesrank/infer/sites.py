@@ -13,7 +13,8 @@ comparison sees its two items only through their difference, so their site has r
 scalar site used here.
 
 Power EP (Minka, 2004) removes only a fraction ``power`` of a site and matches the moments of the
-factor raised to that power.
+factor raised to that power. A factor that counts c times is c equal factors, each with its share of
+one site, as repeated rows have: that is power ``1 / c`` of the whole.
 
 References
 ----------
@@ -52,6 +53,11 @@ class Block(NamedTuple):
     offset: Array  # added to margins ``a_k' x`` to make predictors, shape (G,)
     moments: Callable[[Array, Array], TiltedMoments]  # at cavities (G,), of factors to `power`
     gaussian: bool = False  # their sites are the same at any cavity, which may be lost to rounding
+    repeats: Array | None = None  # how often each factor of `moments` counts, (G,); once without it
+
+    def share(self, power: float) -> Any:
+        """Share of its site that a factor's cavity is without."""
+        return power if self.repeats is None else power / self.repeats
 
 
 class Problem(NamedTuple):
@@ -101,7 +107,7 @@ class EPState(NamedTuple):
 
 
 def cavity(
-    tau: Array, nu: Array, mean: Array, variance: Array, power: float = 1.0
+    tau: Array, nu: Array, mean: Array, variance: Array, power: Any = 1.0
 ) -> tuple[Array, Array, Array]:
     """Mean and variance (G,) without a share `power` of the own site; whether these are proper."""
     left = 1 - power * tau * variance
@@ -117,7 +123,7 @@ def cavity(
 
 
 def match(
-    moments: TiltedMoments, mean: Array, variance: Array, power: float = 1.0
+    moments: TiltedMoments, mean: Array, variance: Array, power: Any = 1.0
 ) -> tuple[Array, Array, Array]:
     """Sites that give cavities the tilted moments, and whether these are proper.
 
@@ -200,7 +206,7 @@ def propose(
     """Match all sites to the moments of their factors over the cavities, and step towards them."""
     new_tau, new_nu, tilted, skipped = [], [], [], jnp.zeros((), jnp.int32)
     for block, t, n, margin in zip(problem.blocks, tau, nu, margins, strict=True):
-        to_tau, to_nu, kept, seen = _matched(block, t, n, *margin, problem.power)
+        to_tau, to_nu, kept, seen = _matched(block, t, n, *margin, block.share(problem.power))
         skipped += jnp.sum(kept, dtype=jnp.int32)
         tilted.append(seen)
         new_tau.append(t + damping * (to_tau - t))
@@ -272,8 +278,9 @@ def factor_terms(
     differentiable: bool = False,
 ) -> Array:
     """What all factors have over their sites, as the evidence counts them; see `evidence_at`."""
-    total, power = jnp.zeros(()), problem.power
+    total = jnp.zeros(())
     for block, t, n, margin, seen in zip(problem.blocks, tau, nu, margins, tilted, strict=True):
+        power = block.share(problem.power)
         if block.gaussian:
             # Its integral costs nothing, and far from the mean it is a difference of large numbers.
             m, v, _ = lax.stop_gradient(cavity(t, n, *margin, power))
@@ -282,7 +289,7 @@ def factor_terms(
             log_z = block.moments(block.offset + seen.mean, seen.variance).log_z
             seen = seen._replace(log_z=known(seen.log_z, log_z))
         own = log_sites(power * t, power * n, seen.mean, seen.variance)
-        total += jnp.sum(seen.log_z - own) / power
+        total += jnp.sum((seen.log_z - own) / power)
     return total
 
 
@@ -301,7 +308,7 @@ def faults(problem: Problem, state: EPState) -> tuple[Faults, ...]:
 
 
 def _matched(
-    block: Block, tau: Array, nu: Array, mean: Array, variance: Array, power: float
+    block: Block, tau: Array, nu: Array, mean: Array, variance: Array, power: Any
 ) -> tuple[Array, Array, Array, Tilted]:
     """New site parameters of a block, which sites keep their old ones, and what was integrated."""
     m, v, proper = cavity(tau, nu, mean, variance, power)

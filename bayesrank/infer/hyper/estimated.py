@@ -109,8 +109,9 @@ def _moving(problem: sites.Problem, fixed: _Fixed) -> Array:
         total += jnp.sum(slope[..., : array.shape[-1]] * array)
     blocks = zip(problem.blocks, *fixed[:4], fixed.row_slopes, strict=True)
     for block, tau, nu, mean, variance, slope in blocks:
-        m, v, _ = sites.cavity(tau, nu, mean, variance)
-        total += jnp.sum(block.moments(block.offset + m, v).log_z)
+        power = block.share(1.0)
+        m, v, _ = sites.cavity(tau, nu, mean, variance, power)
+        total += jnp.sum(block.moments(block.offset + m, v).log_z / power)
         values = block.rows.values
         total += jnp.sum(slope[:, : values.shape[1]] * values)
     return total

@@ -173,7 +173,7 @@ def _observed_outputs(site: dict[str, Any], validating: bool) -> ObservedOutputs
         log_prob = log_prob if mask is None else jnp.where(mask, log_prob, 0.0)
         return ObservedOutputs(log_prob, None, scale, None, None)
     closed_form = None
-    known = with_known_moments(base) if scale is None else None
+    known = with_known_moments(base)
     if known is not None:
         closed_form = (known, getattr(known, known.predictor), value, mask)
     if scale is not None:

@@ -38,6 +38,7 @@ class Factors(NamedTuple):
     constant: Array  # of elements that see no latent
     collinear: Array | None  # whether each sees one direction; None by construction
     gaussian: bool  # in their predictors
+    repeats: Array | None = None  # how often each counts, (G,); once without it
 
 
 class Observed(NamedTuple):
@@ -57,7 +58,9 @@ def all_factors(joint: Joint, power: float, spread: Array) -> Observed:
     checks: Checks = []
     for name in joint.observed:
         if name in joint.inventory.sampled:
-            raise _depends_on_latents(joint, name)
+            raise _depends_on_latents(joint, name, "log_prob", "prior_of_hyperparameter")
+        if isinstance(joint.observed[name].scale, (Affine, Degree)):
+            raise _depends_on_latents(joint, name, "scale", "scale_of_data")
         found = observed_factors(joint, name, power, spread)
         supported = joint.observed[name].supported
         if supported is not None and not isinstance(supported, (Affine, Degree)):
@@ -77,9 +80,9 @@ def all_factors(joint: Joint, power: float, spread: Array) -> Observed:
     return Observed(factors, quadratic, constant, checks)
 
 
-def _depends_on_latents(joint: Joint, name: str) -> ValueError:
-    parents = ", ".join(sorted(joint.reach(joint.observed_numbers[name].log_prob)))
-    return Refusal("prior_of_hyperparameter", name, parents).error()
+def _depends_on_latents(joint: Joint, name: str, what: str, reason: str) -> ValueError:
+    parents = ", ".join(sorted(joint.reach(getattr(joint.observed_numbers[name], what))))
+    return Refusal(reason, name, parents).error()
 
 
 def observed_factors(
@@ -92,7 +95,7 @@ def observed_factors(
     if not isinstance(log_prob, (Affine, Degree)):
         return jnp.sum(scale * log_prob)
     if outputs.closed_form is not None and power == 1:
-        factors = _closed_form(outputs.closed_form, _shape(joint, name))
+        factors = _closed_form(outputs.closed_form, outputs.scale, _shape(joint, name))
         if factors is not None:
             return factors
     if isinstance(log_prob, Affine):
@@ -110,7 +113,7 @@ def _shape(joint: Joint, name: str) -> tuple[int, ...]:
     )
 
 
-def _closed_form(closed_form: Any, shape: tuple[int, ...]) -> Factors | None:
+def _closed_form(closed_form: Any, scale: Any, shape: tuple[int, ...]) -> Factors | None:
     """Factors of a distribution that knows its tilted moments, if only its predictor varies."""
     base, predictor, value, mask = closed_form
     if not isinstance(predictor, Affine):
@@ -123,8 +126,10 @@ def _closed_form(closed_form: Any, shape: tuple[int, ...]) -> Factors | None:
     fixed = jax.tree.unflatten(
         structure, [leaf.offset if isinstance(leaf, Affine) else leaf for leaf in leaves]
     )
-    size = math.prod(shape)
+    size, count = math.prod(shape), None
     flat = predictor.broadcast(shape).reshape((size,))
+    if scale is not None:
+        count = jnp.broadcast_to(scale, shape).reshape(size)
 
     def moments(mean: Array, variance: Array) -> TiltedMoments:
         parts = fixed.tilted_moments(value, mean.reshape(shape), variance.reshape(shape))
@@ -134,7 +139,7 @@ def _closed_form(closed_form: Any, shape: tuple[int, ...]) -> Factors | None:
 
     rows = Rows(flat.values, flat.columns, flat.size)
     constant = jnp.zeros((), flat.offset.dtype)
-    return Factors(rows, flat.offset, moments, constant, None, False)
+    return Factors(rows, flat.offset, moments, constant, None, False, count)
 
 
 def _from_trace(joint: Joint, name: str, scale: Any, power: float, spread: Array) -> Factors | None:

@@ -211,7 +211,7 @@ def _block(joint: Joint, factors: Factors, core: list[str], mean: Array) -> Bloc
         place[kept] = np.arange(kept.size, dtype=np.int32)
         rows = rows._replace(columns=jnp.asarray(place)[rows.columns], size=kept.size)
     offset = factors.offset + rows.apply(mean)
-    return Block(rows, offset, factors.moments, factors.gaussian)
+    return Block(rows, offset, factors.moments, factors.gaussian, factors.repeats)
 
 
 def _absorb(joint: Joint, names: list[str], core: Latents) -> tuple[Latents, Array, Array]:

@@ -53,6 +53,10 @@ _MESSAGES = {
         "latent site {name!r} stands under handlers.scale, so its prior is tempered. Scale the "
         "observed sites only"
     ),
+    "scale_of_data": (
+        "observed site {name!r} stands under handlers.scale by an amount that depends on latent "
+        "site(s) {detail}. Fix these with params={{...}}, or scale by data"
+    ),
     "two_directions": (
         "{detail} of observed site {name!r} depends on more than one affine function of the "
         "latents: its predictor is not affine, or it sees two directions of the latents. Write "

@@ -1,0 +1,107 @@
+"""Data that count several times: factors under `handlers.scale` whose moments are known."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from infer_oracles import tilted
+from numpy.testing import assert_allclose
+from numpyro import handlers
+from scipy.special import log_expit
+
+from bayesrank.distributions import OrderedProbit, ThurstoneTies
+from bayesrank.infer import EP, maximize_evidence
+
+KEY = jax.random.key(0)
+PAIRS = np.array([[0, 1], [1, 2], [2, 3], [0, 2], [3, 1]])
+COUNT = np.array([3, 1, 2, 4, 1])
+FAMILIES = {
+    "logit": (lambda margin: dist.Bernoulli(logits=margin), np.array([1, 0, 1, 1, 0])),
+    "ties": (lambda margin: ThurstoneTies(margin, 0.4), np.array([2, 1, 2, 0, 1])),
+    "levels": (lambda margin: OrderedProbit(margin, np.array([-0.5, 0.7])), np.arange(5) % 3),
+}
+
+
+def results(family: Any, pairs: Any, values: Any, count: Any) -> None:
+    """Outcomes of pairs of four items, each so often as `count` says."""
+    scale: Any = numpyro.sample("scale", dist.LogNormal(0.0, 1.0))
+    f: Any = numpyro.sample("f", dist.Normal(0.0, scale).expand([4]).to_event(1))
+    with handlers.scale(scale=count):
+        numpyro.sample("y", family(f[pairs[:, 0]] - f[pairs[:, 1]]), obs=values)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_counted_datum_is_so_many_equal_ones(name):
+    family, values = FAMILIES[name]
+
+    def model(pairs, values, count):
+        results(family, pairs, values, count)
+
+    each = np.repeat(np.arange(5), COUNT)
+    engine = EP(model, tol=1e-10)
+    once = maximize_evidence(engine, PAIRS, values, COUNT.astype(float), rng_key=KEY)
+    many = maximize_evidence(engine, PAIRS[each], values[each], np.ones(11), rng_key=KEY)
+    assert_allclose(once.params["scale"], many.params["scale"], rtol=1e-5)
+    at = {"scale": 1.3}
+    once = engine.run(KEY, PAIRS, values, COUNT.astype(float), params=at)
+    many = engine.run(KEY, PAIRS[each], values[each], np.ones(11), params=at)
+    assert_allclose(once.joint_mean, many.joint_mean, atol=1e-8)
+    assert_allclose(once.joint_covariance, many.joint_covariance, atol=1e-8)
+    assert_allclose(once.log_evidence, many.log_evidence, atol=1e-8)
+
+
+@pytest.mark.slow
+def test_without_covariances_counts_are_as_with_them():
+    family, values = FAMILIES["ties"]
+
+    def model(pairs, values, count):
+        results(family, pairs, values, count)
+
+    tree = PAIRS[:3], values[:3], COUNT[:3].astype(float)  # on which messages are exact
+    at = {"scale": 1.3}
+    dense = EP(model, tol=1e-9).run(KEY, *tree, params=at)
+    messages = EP(model, tol=1e-9, structure="factorised").run(KEY, *tree, params=at)
+    assert_allclose(messages.mean["f"], dense.mean["f"], atol=1e-6)
+    assert_allclose(messages.sd["f"], dense.sd["f"], atol=1e-6)
+    assert_allclose(messages.log_evidence, dense.log_evidence, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_scales_are_learned_from_counts_without_covariances():
+    rng, family = np.random.default_rng(0), FAMILIES["ties"][0]
+    pairs = np.array([rng.choice(30, 2, replace=False) for _ in range(200)])
+    skill = rng.normal(size=30)
+    margin = skill[pairs[:, 0]] - skill[pairs[:, 1]] + 1.4 * rng.normal(size=200)
+    values = 1 + (margin > 0.4).astype(int) - (margin < -0.4)
+    count = rng.uniform(0.3, 4.0, 200)
+
+    def model(pairs, values, count):
+        scale: Any = numpyro.sample("scale", dist.LogNormal(0.0, 1.0))
+        f: Any = numpyro.sample("f", dist.Normal(0.0, scale).expand([30]).to_event(1))
+        with handlers.scale(scale=count):
+            numpyro.sample("y", family(f[pairs[:, 0]] - f[pairs[:, 1]]), obs=values)
+
+    found = [
+        maximize_evidence(EP(model, structure=structure), pairs, values, count, rng_key=KEY)
+        for structure in ("dense", "probes")
+    ]
+    dense, probes = (each.params["scale"] for each in found)
+    assert_allclose(probes, dense, rtol=0.03)
+
+
+@pytest.mark.parametrize("count", [0.3, 2.5])
+def test_parts_of_a_datum_count_as_powers_of_its_likelihood(count):
+    def model(count):
+        f = numpyro.sample("f", dist.Normal(0.5, 2.0))
+        with handlers.scale(scale=count):
+            numpyro.sample("y", dist.Bernoulli(logits=f), obs=0)
+
+    result = EP(model).run(KEY, count)
+    exact = tilted(lambda f: count * log_expit(-f), 0.5, 4.0)
+    assert_allclose(result.mean["f"], exact.mean, atol=0.05)
+    assert_allclose(result.sd["f"], np.sqrt(exact.variance), rtol=0.03)
+    assert_allclose(result.log_evidence, exact.log_z, atol=0.02)
