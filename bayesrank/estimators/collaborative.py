@@ -91,15 +91,13 @@ class CollaborativeOrdinalGP(Collaborative):
         tol: float = 1e-4,
         progress_bar: bool = False,
     ) -> None:
-        super().__init__(
-            collaborative=collaborative,
-            strength=strength,
-            mean_strength=mean_strength,
-            num_kernel_items=num_kernel_items,
-            max_iterations=max_iterations,
-            tol=tol,
-            progress_bar=progress_bar,
-        )
+        self.collaborative = collaborative
+        self.strength = strength
+        self.mean_strength = mean_strength
+        self.num_kernel_items = num_kernel_items
+        self.max_iterations = max_iterations
+        self.tol = tol
+        self.progress_bar = progress_bar
         self.likelihood = likelihood
         self.user_thresholds = user_thresholds
 
@@ -149,18 +147,12 @@ class CollaborativeOrdinalGP(Collaborative):
         ConvergenceWarning
             If EM has not converged.
         """
+        if self.likelihood not in ("probit", "logit"):
+            raise ValueError(f"likelihood is {self.likelihood!r}; choose 'probit' or 'logit'")
         who, what, ratings = check_triples(users, items, levels)
         known, numbers = level_numbers(ratings, num_levels)
         run = {"checkpoint": checkpoint, "init_state": init_state, "callback": callback}
         return self._fit(who, what, numbers.astype(float), item_features, run, levels_=known)
-
-    def _likelihood(self) -> str:
-        if self.likelihood not in ("probit", "logit"):
-            raise ValueError(f"likelihood is {self.likelihood!r}; choose 'probit' or 'logit'")
-        return self.likelihood
-
-    def _options(self) -> dict[str, Any]:
-        return {"user_thresholds": self.user_thresholds}
 
     def _to_numbers(self, levels: NDArray) -> Array:
         unknown = ~np.isin(levels, self.levels_)
@@ -240,6 +232,11 @@ class CollaborativeOrdinalGP(Collaborative):
         Returns
         -------
         ndarray of shape (K,)
+
+        Raises
+        ------
+        ValueError
+            If `kind` is neither "median" nor "mode", or an id is not known.
         """
         if kind not in ("median", "mode"):
             raise ValueError(f"kind is {kind!r}; choose 'median' or 'mode'")
@@ -295,22 +292,14 @@ class CollaborativeGP(Collaborative):
         tol: float = 1e-4,
         progress_bar: bool = False,
     ) -> None:
-        super().__init__(
-            collaborative=collaborative,
-            strength=strength,
-            mean_strength=mean_strength,
-            num_kernel_items=num_kernel_items,
-            max_iterations=max_iterations,
-            tol=tol,
-            progress_bar=progress_bar,
-        )
+        self.collaborative = collaborative
+        self.strength = strength
+        self.mean_strength = mean_strength
+        self.num_kernel_items = num_kernel_items
+        self.max_iterations = max_iterations
+        self.tol = tol
+        self.progress_bar = progress_bar
         self.user_scales = user_scales
-
-    def _likelihood(self) -> str:
-        return "gaussian"
-
-    def _options(self) -> dict[str, Any]:
-        return {"user_scales": self.user_scales}
 
     def fit(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from copy import copy
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -48,25 +49,6 @@ class SimilarItem(NamedTuple):
 class Collaborative(BaseEstimator):
     """What the two estimators share."""
 
-    def __init__(
-        self,
-        *,
-        collaborative: bool = True,
-        strength: float | None = None,
-        mean_strength: float = 12.0,
-        num_kernel_items: int = 1500,
-        max_iterations: int = 200,
-        tol: float = 1e-4,
-        progress_bar: bool = False,
-    ) -> None:
-        self.collaborative = collaborative
-        self.strength = strength
-        self.mean_strength = mean_strength
-        self.num_kernel_items = num_kernel_items
-        self.max_iterations = max_iterations
-        self.tol = tol
-        self.progress_bar = progress_bar
-
     def _fit(
         self,
         users: list[Hashable],
@@ -85,17 +67,9 @@ class Collaborative(BaseEstimator):
             further = (x for x in table.items if x not in item_labels)
             item_labels, names = Labels([*item_labels, *further]), table.names
             kernels = BaseKernels(table.rows(item_labels))
-        engine = EM(
-            self._likelihood(),
-            collaborative=self.collaborative,
-            strength=self.strength,
-            mean_strength=self.mean_strength,
-            num_kernel_items=self.num_kernel_items,
-            max_iterations=self.max_iterations,
-            tol=self.tol,
-            **self._options(),
-        )
-        result = engine.run(
+        options = {"likelihood": "gaussian", **self.get_params()}
+        progress_bar = options.pop("progress_bar")
+        result = EM(**options).run(
             who,
             what,
             ratings,
@@ -103,7 +77,7 @@ class Collaborative(BaseEstimator):
             num_items=len(item_labels),
             num_levels=len(learned["levels_"]) if "levels_" in learned else None,
             kernel=None if kernels is None else kernels.among(kernels.features),
-            progress_bar=self.progress_bar,
+            progress_bar=progress_bar,
             **run,
         )
         self.users_, self.items_ = user_labels, item_labels
@@ -112,12 +86,6 @@ class Collaborative(BaseEstimator):
         vars(self).update(learned)
         self.result_ = result
         return self
-
-    def _likelihood(self) -> str:
-        raise NotImplementedError
-
-    def _options(self) -> dict[str, Any]:
-        return {}
 
     @property
     def result(self) -> EMResult:
@@ -341,8 +309,8 @@ class Collaborative(BaseEstimator):
         return numbers
 
     def _copy(self, **changes: Any) -> Self:
-        other = type(self)(**self.get_params())
-        vars(other).update(vars(self) | changes)
+        other = copy(self)
+        vars(other).update(changes)
         return other
 
     def _rows(
