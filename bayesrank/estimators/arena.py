@@ -15,7 +15,7 @@ from bayesrank.estimators.columns import numbers_of, read_pairs
 from bayesrank.estimators.effects import Effect, effects_of, judges_of, sentences_on
 from bayesrank.estimators.ranker import NamedRanker, Outcome
 from bayesrank.estimators.skills import fit_log
-from bayesrank.estimators.states import log_ranker_state, restored_log_ranker
+from bayesrank.estimators.states import StoredLogRanker
 from bayesrank.inferencedata import to_arviz
 from bayesrank.inferencedata.draws import draws_to_arviz
 from bayesrank.ranking import RankSummary
@@ -28,7 +28,7 @@ Array = NDArray[np.float64]
 _LONGEST_LIKELIHOOD = 10_000_000  # numbers, 80 MB
 
 
-class ArenaRanker(NamedRanker):
+class ArenaRanker(StoredLogRanker, NamedRanker):
     """Rank named items from a log of comparisons, by who judged, in which order and category.
 
     Every part is optional: an advantage of being shown first or at home, ties as a third outcome,
@@ -332,13 +332,6 @@ class ArenaRanker(NamedRanker):
         constant: dict[str, Any] = {k: (("judge",), v) for k, v in judged.items() if len(v)}
         constant |= {k: ((), v) for k, v in self.params_.items() if k != "tie_width"}
         return draws_to_arviz(draws=named, constant=constant, coords=coords)
-
-    def _state(self) -> dict[str, Any]:
-        return log_ranker_state(self)
-
-    @classmethod
-    def _restored(cls, state: dict[str, Any]) -> Self:
-        return restored_log_ranker(cls, state)
 
     def _number(self, name: Hashable, names: Sequence[Any], what: str) -> int:
         if not names:

@@ -18,9 +18,8 @@ from bayesrank.estimators.label_posterior import (
     SampledRankings,
     label_posterior,
 )
-from bayesrank.estimators.label_storage import label_state, named_array, restored
+from bayesrank.estimators.label_storage import StoredLabelRanker, named_array
 from bayesrank.estimators.label_targets import read_targets
-from bayesrank.estimators.saved import Saved
 from bayesrank.infer import EPResult, IntegratedEPResult
 from bayesrank.models.label_ranking import conditions
 
@@ -29,7 +28,7 @@ __all__ = ["LabelRanker"]
 Array = NDArray[np.float64]
 
 
-class LabelRanker(Saved, EPEstimator):
+class LabelRanker(StoredLabelRanker, EPEstimator):
     """Rank labels for each example from its features, and find the relevant ones.
 
     A label's utility is a function of the features, and a zero alternative separates the relevant
@@ -410,13 +409,6 @@ class LabelRanker(Saved, EPEstimator):
         return SampledRankings(
             self.labels_[order], above if self.calibrated_ else np.full_like(above, -1)
         )
-
-    def _state(self) -> dict[str, Any]:
-        return label_state(self)
-
-    @classmethod
-    def _restored(cls, state: dict[str, Any]) -> Self:
-        return restored(cls, state)
 
     def _utilities(self, X: ArrayLike) -> LabelUtilities:
         check_is_fitted(self, "posterior_")

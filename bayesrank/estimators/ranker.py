@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -24,9 +24,8 @@ from bayesrank.estimators.checks import check_pairs, graph_laplacian, location_a
 from bayesrank.estimators.collaborative_data import id_list
 from bayesrank.estimators.collaborative_features import read_item_table
 from bayesrank.estimators.columns import numbers_of, read_columns, read_pairs
-from bayesrank.estimators.saved import Saved
 from bayesrank.estimators.skills import FitSettings, RankerFit, RankerPosterior, posterior_of
-from bayesrank.estimators.states import ranker_state, restored
+from bayesrank.estimators.states import StoredRanker
 from bayesrank.ranking import (
     ItemRecords,
     RankSummary,
@@ -262,7 +261,7 @@ class SkillRanker(EPEstimator):
         return np.asarray(chosen, np.intp)[told]
 
 
-class NamedRanker(Saved, SkillRanker):
+class NamedRanker(StoredRanker, SkillRanker):
     """Skills of items that go by names; derived classes say what is observed of them."""
 
     item_features: Any = None
@@ -303,13 +302,6 @@ class NamedRanker(Saved, SkillRanker):
             pairs = numbers_of(named, self.names_, fix, "candidates")
         chosen = self._questions(n, pairs, again)
         return [(self.names_[first], self.names_[second]) for first, second in chosen]
-
-    def _state(self) -> dict[str, Any]:
-        return ranker_state(self)
-
-    @classmethod
-    def _restored(cls, state: dict[str, Any]) -> Self:
-        return restored(cls, state)
 
     def _names(self) -> list[Hashable]:
         return self.names_

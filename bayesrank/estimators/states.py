@@ -5,51 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Self
 
 import jax
 import numpy as np
 
+from bayesrank import models
 from bayesrank._memory import check_memory
 from bayesrank._states import check_axes, check_covariances
 from bayesrank._validate import check_count
 from bayesrank.datasets import ComparisonData
 from bayesrank.estimators.checks import graph_laplacian
 from bayesrank.estimators.columns import linked
-from bayesrank.estimators.saved import kept_seed
+from bayesrank.estimators.saved import Saved, kept_seed
 from bayesrank.estimators.skills import posterior_of
 from bayesrank.estimators.times import TimeRange
 from bayesrank.infer import EPResult, IntegratedEPResult
 from bayesrank.infer.spi import posterior_from, posterior_state
-from bayesrank.models import (
-    dynamic_thurstone,
-    judged_comparisons,
-    preference_gp,
-    preference_orders,
-    thurstone,
-    thurstone_orders,
-)
 from bayesrank.ranking import ItemRecords
 from bayesrank.solvers.comparisons import ArenaFit
 
-if TYPE_CHECKING:
-    from bayesrank.estimators.arena import ArenaRanker
-    from bayesrank.estimators.ranker import NamedRanker
-
-    Ranker = TypeVar("Ranker", bound=NamedRanker)
-    LogRanker = TypeVar("LogRanker", bound=ArenaRanker)
-
-_PROGRAMS = {
-    each.__name__: each
-    for each in (
-        dynamic_thurstone,
-        judged_comparisons,
-        preference_gp,
-        preference_orders,
-        thurstone,
-        thurstone_orders,
-    )
-}
+_PROGRAMS = {name: getattr(models, name) for name in models.__all__}
 _RESULTS = {each.__name__: each for each in (EPResult, IntegratedEPResult)}
 _RESULTS["LargeEPResult"] = EPResult  # in files of before
 # What the posterior says of itself, or what is written in another form.
@@ -77,63 +53,66 @@ _FIT_AXES = {
 }
 
 
-def ranker_state(ranker: NamedRanker) -> dict[str, Any]:
-    """What a file says of a fitted ranker."""
-    result: Any = ranker.result
-    options = {k: v for k, v in ranker.get_params().items() if k not in _NO_OPTIONS}
-    names = ranker.feature_names_in_
-    return {
-        "feature_names": () if names is None else tuple(map(str, names)),
-        "options": options,
-        "random_state": kept_seed(ranker.random_state),
-        "names": tuple(ranker.names_),
-        "time_range": getattr(ranker, "time_range_", None) if options.get("time") else None,
-        "scales": {name: getattr(ranker, name, None) for name in _SCALES},
-        "kind": type(result).__name__,
-        "result": _result_tree(result),
-        "params": ranker.params_,
-        "choice": ranker.hyperparameters_,
-    }
+class StoredRanker(Saved):
+    """A ranker of named items in a file."""
 
+    def _state(self) -> dict[str, Any]:
+        ranker: Any = self
+        result = ranker.result
+        options = {k: v for k, v in ranker.get_params().items() if k not in _NO_OPTIONS}
+        names = ranker.feature_names_in_
+        return {
+            "feature_names": () if names is None else tuple(map(str, names)),
+            "options": options,
+            "random_state": kept_seed(ranker.random_state),
+            "names": tuple(ranker.names_),
+            "time_range": getattr(ranker, "time_range_", None) if options.get("time") else None,
+            "scales": {name: getattr(ranker, name, None) for name in _SCALES},
+            "kind": type(result).__name__,
+            "result": _result_tree(result),
+            "params": ranker.params_,
+            "choice": ranker.hyperparameters_,
+        }
 
-@np.errstate(all="ignore")  # what overflows is refused
-def restored(kind: type[Ranker], state: dict[str, Any]) -> Ranker:
-    """Make a fitted ranker of what `ranker_state` says of one; refuse what does not fit."""
-    scales, names = state["scales"], list(state["names"])
-    _check_names(names, kinds=(str, int, float))
-    result = _result_from(_RESULTS[state["kind"]], state["result"])
-    features = None
-    if scales["feature_mean_"] is not None:
-        known = result.model_args[0]
-        check_axes({"features": known, **scales}, _FEATURES)
-        features = known * scales["feature_scale_"] + scales["feature_mean_"]
-    options = {**state["options"], "random_state": state["random_state"]}
-    if scales["laplacian_"] is not None:
-        options["laplacian"] = graph_laplacian(scales["laplacian_"], np.asarray(features))
-        graph_laplacian(result.model_kwargs["laplacian"], np.asarray(features))
-    ranker = kind().set_params(item_features=features, items=names, **options)
-    ranker.names_, ranker.result_ = names, result
-    ranker.params_, ranker.log_evidence_ = state["params"], result.log_evidence
-    learned = {} if features is None else scales
-    if state.get("feature_names"):  # older files do not have them
-        ranker.feature_names_in_ = np.array(state["feature_names"], object)
-    if state["time_range"] is not None:
-        learned = {"time_range_": TimeRange(**state["time_range"])}
-    for name, value in learned.items():
-        setattr(ranker, name, value)
-    _check_whole(ranker, options.get("time"))
-    ranker.posterior_ = posterior_of(result, ranker.likelihood)
-    ranker.hyperparameters_ = state.get("choice") or _choice_of(state)
-    _, *evidence = result.model_args
-    if len(evidence) > 1 and features is None:
-        ranker.components_ = linked(len(names), *evidence)
-    elif len(evidence) == 1:
-        tied = np.asarray(result.model_kwargs.get("outcomes", np.zeros(len(evidence[0])))) == 1
-        weights = result.model_kwargs.get("weights")
-        data = ComparisonData(tuple(names), evidence[0], tied, features, weights=weights)
-        ranker._count(data)
-    _refuse_what_overflows(ranker)
-    return ranker
+    @classmethod
+    @np.errstate(all="ignore")  # what overflows is refused
+    def _restored(cls, state: dict[str, Any]) -> Self:
+        scales, names = state["scales"], list(state["names"])
+        _check_names(names, kinds=(str, int, float))
+        result = _result_from(_RESULTS[state["kind"]], state["result"])
+        features = None
+        if scales["feature_mean_"] is not None:
+            known = result.model_args[0]
+            check_axes({"features": known, **scales}, _FEATURES)
+            features = known * scales["feature_scale_"] + scales["feature_mean_"]
+        options = {**state["options"], "random_state": state["random_state"]}
+        if scales["laplacian_"] is not None:
+            options["laplacian"] = graph_laplacian(scales["laplacian_"], np.asarray(features))
+            graph_laplacian(result.model_kwargs["laplacian"], np.asarray(features))
+        ranker: Any = cls()
+        ranker.set_params(item_features=features, items=names, **options)
+        ranker.names_, ranker.result_ = names, result
+        ranker.params_, ranker.log_evidence_ = state["params"], result.log_evidence
+        learned = {} if features is None else scales
+        if state.get("feature_names"):  # older files do not have them
+            ranker.feature_names_in_ = np.array(state["feature_names"], object)
+        if state["time_range"] is not None:
+            learned = {"time_range_": TimeRange(**state["time_range"])}
+        for name, value in learned.items():
+            setattr(ranker, name, value)
+        _check_whole(ranker, options.get("time"))
+        ranker.posterior_ = posterior_of(result, ranker.likelihood)
+        ranker.hyperparameters_ = state.get("choice") or _choice_of(state)
+        _, *evidence = result.model_args
+        if len(evidence) > 1 and features is None:
+            ranker.components_ = linked(len(names), *evidence)
+        elif len(evidence) == 1:
+            tied = np.asarray(result.model_kwargs.get("outcomes", np.zeros(len(evidence[0])))) == 1
+            weights = result.model_kwargs.get("weights")
+            data = ComparisonData(tuple(names), evidence[0], tied, features, weights=weights)
+            ranker._count(data)
+        _refuse_what_overflows(ranker)
+        return ranker
 
 
 def _check_whole(ranker: Any, time: str | None) -> None:
@@ -158,61 +137,63 @@ def _choice_of(state: dict[str, Any]) -> str:
     return "prior" if asked == "prior" or given else "map"
 
 
-def log_ranker_state(ranker: ArenaRanker) -> dict[str, Any]:
-    """What a file says of a fitted `ArenaRanker`."""
-    names = {name: getattr(ranker, name) for name in _NAMES}
-    if not all(isinstance(each, str | int) for some in names.values() for each in some):
-        raise ValueError("a name is neither text nor a whole number; rename it to save")
-    averaged = ranker.hyperparameters_ == "integrate"
-    options = {
-        "hyperparameters": ranker.hyperparameters,
-        "num_samples": ranker.num_samples,
-        "random_state": kept_seed(ranker.random_state),
-    }
-    return {
-        **names,
-        "options": options,
-        "learned": {name: getattr(ranker, name) for name in _LEARNED},
-        "averaged": averaged,
-        "records": ranker.records_,
-        "result": _result_tree(ranker.result) if averaged else ranker.result,
-    }
+class StoredLogRanker(Saved):
+    """A ranker of a log in a file."""
 
+    def _state(self) -> dict[str, Any]:
+        ranker: Any = self
+        names = {name: getattr(ranker, name) for name in _NAMES}
+        if not all(isinstance(each, str | int) for some in names.values() for each in some):
+            raise ValueError("a name is neither text nor a whole number; rename it to save")
+        averaged = ranker.hyperparameters_ == "integrate"
+        options = {
+            "hyperparameters": ranker.hyperparameters,
+            "num_samples": ranker.num_samples,
+            "random_state": kept_seed(ranker.random_state),
+        }
+        return {
+            **names,
+            "options": options,
+            "learned": {name: getattr(ranker, name) for name in _LEARNED},
+            "averaged": averaged,
+            "records": ranker.records_,
+            "result": _result_tree(ranker.result) if averaged else ranker.result,
+        }
 
-@np.errstate(all="ignore")  # what overflows is refused
-def restored_log_ranker(kind: type[LogRanker], state: dict[str, Any]) -> LogRanker:
-    """Make a fitted ranker of what `log_ranker_state` says of one; refuse what does not fit."""
-    names = {name: state[name] for name in _NAMES}
-    _check_names(*names.values())
-    ranker = kind(items=names["names_"], **state["options"])
-    check_count(ranker.num_samples, "num_samples")
-    for name, value in {**names, **state["learned"]}.items():
-        setattr(ranker, name, value)
-    if not np.isfinite(np.asarray(ranker.num_judged_, float)).all():
-        raise ValueError("a number of judgements is not finite")
-    if state["averaged"]:
-        result = _result_from(IntegratedEPResult, state["result"])
-        params = {name: result.mean[name] for name in result.hyperparameters}
-        [num_skills] = result.shapes["f"]
-    else:
-        result = ArenaFit(**state["result"])
-        _check_fit(result, len(ranker.category_names_))
-        params = {name: np.asarray(value) for name, value in result.scales.items()}
-        num_skills = result.num_items
-    components: Any = ranker.components_
-    if not num_skills == len(ranker.names_) == len(components):
-        raise ValueError("names and skills are not as many")
-    ranker.result_, ranker.params_ = result, params
-    if state.get("records") is not None:
-        ranker.records_ = ItemRecords(**state["records"])
-    ranker.posterior_ = posterior_of(result)
-    ranker.notes()  # what does not fit together does not answer
-    if not np.isfinite([each[2:] for each in ranker.effects()]).all():
-        raise ValueError("an effect is not finite")
-    if ranker.judge_names_ and not np.isfinite(ranker.judges().to_numpy(float)).all():
-        raise ValueError("a judge's reliability is not finite")
-    _refuse_what_overflows(ranker)
-    return ranker
+    @classmethod
+    @np.errstate(all="ignore")  # what overflows is refused
+    def _restored(cls, state: dict[str, Any]) -> Self:
+        names = {name: state[name] for name in _NAMES}
+        _check_names(*names.values())
+        options: dict[str, Any] = {"items": names["names_"], **state["options"]}
+        ranker: Any = cls(**options)
+        check_count(ranker.num_samples, "num_samples")
+        for name, value in {**names, **state["learned"]}.items():
+            setattr(ranker, name, value)
+        if not np.isfinite(np.asarray(ranker.num_judged_, float)).all():
+            raise ValueError("a number of judgements is not finite")
+        if state["averaged"]:
+            result = _result_from(IntegratedEPResult, state["result"])
+            params = {name: result.mean[name] for name in result.hyperparameters}
+            [num_skills] = result.shapes["f"]
+        else:
+            result = ArenaFit(**state["result"])
+            _check_fit(result, len(ranker.category_names_))
+            params = {name: np.asarray(value) for name, value in result.scales.items()}
+            num_skills = result.num_items
+        if not num_skills == len(ranker.names_) == len(ranker.components_):
+            raise ValueError("names and skills are not as many")
+        ranker.result_, ranker.params_ = result, params
+        if state.get("records") is not None:
+            ranker.records_ = ItemRecords(**state["records"])
+        ranker.posterior_ = posterior_of(result)
+        ranker.notes()  # what does not fit together does not answer
+        if not np.isfinite([each[2:] for each in ranker.effects()]).all():
+            raise ValueError("an effect is not finite")
+        if ranker.judge_names_ and not np.isfinite(ranker.judges().to_numpy(float)).all():
+            raise ValueError("a judge's reliability is not finite")
+        _refuse_what_overflows(ranker)
+        return ranker
 
 
 def _check_param(name: str, value: Any) -> None:
