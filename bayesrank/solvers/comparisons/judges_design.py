@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from bayesrank.solvers.comparisons.counted import ArenaData
+from bayesrank.solvers.comparisons.terms import MarginRows
 
 Floats = NDArray[np.float64]
 
@@ -20,28 +22,25 @@ class Design:
 
     def __init__(self, data: ArenaData) -> None:
         self.data = data
-        n, self.num_parts = data.num_items, max(data.num_categories, 1)
+        n, count = data.num_items, len(data.first)
         self.with_categories = data.num_categories > 0
         self.size = n + data.num_categories * n + data.with_position
         self.num_local = data.num_judges if data.with_position else 0
-        #: numbers of the two items within their category, all categories one after another
-        self.first = data.category * n + data.first
-        self.second = data.category * n + data.second
-        self._pair = self.first * n + data.second
+        skills = [(1.0, data.first), (-1.0, data.second)]
+        if self.with_categories:
+            own = n + data.category * n
+            skills += [(1.0, own + data.first), (-1.0, own + data.second)]
+        #: skills that each row compares
+        self.rows = MarginRows.of(count, *skills)
+        values, columns = (part.ravel() for part in self.rows)
+        starts = np.arange(0, len(values) + 1, len(skills))
+        self._skills = sparse.csr_array((values, columns, starts), shape=(count, self.size))
         #: weight of the position's effect in each row
         self.position = data.position
 
-    def skills(self, x: Floats) -> Floats:
-        """Skill of each item in each category, shape (parts, n)."""
-        n = self.data.num_items
-        if not self.with_categories:
-            return x[None, :n]
-        return x[:n] + x[n : n + self.num_parts * n].reshape(-1, n)
-
     def differences(self, x: Floats) -> Floats:
         """Difference of the two items' skills in each row, shape (K,)."""
-        skills = self.skills(x).ravel()
-        return skills[self.first] - skills[self.second]
+        return self._skills @ x
 
     def advantages(self, x: Floats, bias: Floats) -> Floats:
         """What the position adds to the margin of each row, shape (K,)."""
@@ -52,13 +51,10 @@ class Design:
 
     def to_global(self, difference: Floats, advantage: Floats) -> Floats:
         """Transpose: sums over K rows of weights of skill differences and of positions, (size,)."""
-        n, total = self.data.num_items, self.num_parts * self.data.num_items
-        sums = np.bincount(self.first, difference, total)
-        sums -= np.bincount(self.second, difference, total)
-        parts = [sums.reshape(-1, n).sum(0)] + ([sums] if self.with_categories else [])
+        sums = self._skills.T @ difference
         if self.data.with_position:
-            parts.append(np.array([advantage @ self.position]))
-        return np.concatenate(parts)
+            sums[-1] = advantage @ self.position
+        return sums
 
     def to_local(self, weight: Floats) -> Floats:
         """Sums over the rows of each judge, shape (J,)."""
@@ -66,28 +62,16 @@ class Design:
 
     def precision(self, twice: Floats, once: Floats, never: Floats) -> Floats:
         """Precision of the global latents, (size, size), by weights (K,) by r^2, r and 1."""
-        n, parts = self.data.num_items, self.num_parts
-        pairs = np.bincount(self._pair, twice, parts * n * n).reshape(parts, n, n)
-        pairs = -(pairs + pairs.transpose(0, 2, 1))
-        pairs[:, np.arange(n), np.arange(n)] -= pairs.sum(2)
-        out = np.zeros((self.size, self.size))
-        out[:n, :n] = pairs.sum(0)
-        if self.with_categories:
-            for part, block in enumerate(pairs):
-                at = slice(n + part * n, 2 * n + part * n)
-                out[at, at] = out[at, :n] = out[:n, at] = block
+        out = (self._skills.T @ (sparse.diags_array(twice) @ self._skills)).toarray()
         if self.data.with_position:
             out[-1] = out[:, -1] = self.to_global(once * self.position, never * self.position)
         return out
 
     def coupling(self, difference: Floats, advantage: Floats) -> Floats:
         """Precision of global latents with one local a judge, (size, J), by row weights (K,)."""
-        n, judges = self.data.num_items, self.data.num_judges
-        total = self.num_parts * n
-        sums = np.bincount(self.first * judges + self.data.judge, difference, total * judges)
-        sums -= np.bincount(self.second * judges + self.data.judge, difference, total * judges)
-        sums = sums.reshape(self.num_parts, n, judges)
-        parts = [sums.sum(0)] + ([sums.reshape(total, judges)] if self.with_categories else [])
+        count, judges = len(self.position), self.data.num_judges
+        rows = difference, self.data.judge, np.arange(count + 1)
+        out = (self._skills.T @ sparse.csr_array(rows, shape=(count, judges))).toarray()
         if self.data.with_position:
-            parts.append(self.to_local(advantage * self.position)[None])
-        return np.concatenate(parts)
+            out[-1] = self.to_local(advantage * self.position)
+        return out

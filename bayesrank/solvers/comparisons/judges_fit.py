@@ -89,15 +89,10 @@ def fit_arena(
 
 
 def _covariances(state: ArenaState) -> Posterior:
-    design, weight = state.design, state.design.data.counts * state.precision
-    reliability, position = state.reliability, state.design.position
-    precision = design.precision(weight * reliability**2, weight * reliability, weight * position)
-    precision[np.diag_indices(design.size)] += state.prior()
-    if not design.num_local:
-        return posterior(precision, np.zeros((0, design.size, 0)), np.zeros((0, 0, 0)))
-    coupling = design.coupling(weight * reliability * position, weight * position)
-    local = design.to_local(weight * position**2) + state.scales["bias_scale"] ** -2.0
-    return posterior(precision, coupling[None], local[:, None, None])
+    own = []
+    if state.design.num_local:
+        own = [(state.design.position, state.scales["bias_scale"])]
+    return posterior(state.shared_precision(), *state.judges_blocks(own))
 
 
 def _shifts(state: ArenaState) -> tuple[Floats, Floats]:

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cholesky, get_blas_funcs, get_lapack_funcs
+from scipy.linalg import LinAlgError, cholesky, get_lapack_funcs
 
 from bayesrank.solvers.comparisons.judges_design import Design
+from bayesrank.solvers.comparisons.posterior import variances_of
 
 Floats = NDArray[np.float64]
 
@@ -24,37 +25,16 @@ class Posterior(NamedTuple):
 
 
 def posterior(precision: Floats, coupling: Floats, local: Floats) -> Posterior:
-    """Invert a precision (N, N), overwritten, of couplings (L, N, J) and blocks (J, L, L)."""
+    """Invert a precision (N, N) of couplings (L, N, J) and blocks (J, L, L)."""
     given: Any = np.linalg.inv(local)
-    width = len(coupling)
-    if not width:
-        return Posterior(_inverse(precision), coupling, given, coupling, given)
-    root: Any = np.linalg.cholesky(given).transpose(1, 2, 0)
-    scaled = np.stack([_mixed(coupling, root[:, m]) for m in range(width)])
-    rank_update: Any = get_blas_funcs("syrk", dtype=np.float64)
-    for block in scaled:
-        # Of symmetric matrices BLAS computes one triangle.
-        precision = rank_update(
-            -1.0, block.T, beta=1.0, c=precision.T, trans=1, lower=1, overwrite_c=True
-        ).T
+    pulled = np.einsum("jlm,mnj->lnj", given, coupling)
+    for block, other in zip(coupling, pulled, strict=True):
+        precision = precision - block @ other.T
     covariance = _inverse(precision)
     # Single precision is enough for what these are used for: variances.
-    half = covariance.astype(np.float32)
-    product = np.stack([half @ block.astype(np.float32) for block in scaled])
-    gain = np.stack([_mixed(product, root[m]) for m in range(width)])
-    weighed = np.array(
-        [[np.einsum("nj,nj->j", one, other) for other in gain] for one in coupling]
-    ).transpose(2, 0, 1)
-    return Posterior(covariance, gain, given + given @ weighed, coupling, given)
-
-
-def _mixed(blocks: NDArray[np.floating], weights: Floats) -> NDArray[np.floating]:
-    """Weighted sum of matrices with a row of weights of the columns for each."""
-    out = blocks[0] * weights[0].astype(blocks.dtype)
-    for block, weight in zip(blocks[1:], weights[1:], strict=True):
-        if weight.any():  # a triangle of the weights is zero
-            out += block * weight.astype(blocks.dtype)
-    return out
+    gain = covariance.astype(np.float32) @ pulled.astype(np.float32)
+    own = given + np.einsum("lnj,mnj->jlm", pulled, gain)
+    return Posterior(covariance, gain, own, coupling, given)
 
 
 def _inverse(matrix: Floats) -> Floats:
@@ -83,33 +63,17 @@ class RowVariances(NamedTuple):
 
 def row_variances(design: Design, found: Posterior) -> RowVariances:
     """Variances of the rows; of the locals, the first is the order bias."""
-    data, n = design.data, design.data.num_items
-    covariance = found.covariance
-    blocks = np.broadcast_to(covariance[:n, :n], (design.num_parts, n, n)).copy()
-    if design.with_categories:
-        for part in range(design.num_parts):
-            at = slice(n + part * n, 2 * n + part * n)
-            cross = covariance[:n, at]
-            blocks[part] += covariance[at, at] + cross + cross.T
-    own = np.diagonal(blocks, axis1=1, axis2=2).ravel()
-    between = blocks.reshape(-1)[design.first * n + data.second]
-    difference = own[design.first] + own[design.second] - 2.0 * between
+    data, covariance, position = design.data, found.covariance, design.position
+    difference = variances_of(covariance, design.rows)
     if not data.with_position:
         zero = np.zeros_like(difference)
         return RowVariances(difference, zero, zero)
     with_position = design.differences(covariance[:, -1])
     advantage = np.full_like(difference, covariance[-1, -1])
     if len(found.gain):
-        gain, judges = found.gain[0], data.num_judges
-        with_bias = np.zeros_like(difference)
-        for sign, item in ((1.0, data.first), (-1.0, data.second)):
-            with_bias += sign * gain.ravel()[item * judges + data.judge]
-            if design.with_categories:
-                in_category = n + data.category * n + item
-                with_bias += sign * gain.ravel()[in_category * judges + data.judge]
-        with_position = with_position - with_bias
+        gain, (values, columns) = found.gain[0], design.rows
+        with_position -= np.sum(values * gain[columns, data.judge[:, None]], axis=1)
         advantage += (found.local[:, 0, 0] - 2.0 * gain[-1])[data.judge]
-    position = design.position
     return RowVariances(difference, position**2 * advantage, position * with_position)
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from bayesrank.models.comparisons import SCALES
-from bayesrank.solvers.comparisons.judges_gaussian import posterior
-from bayesrank.solvers.comparisons.judges_state import ArenaState
+from bayesrank.solvers.comparisons.judges_gaussian import Posterior, posterior
+from bayesrank.solvers.comparisons.judges_state import ArenaState, Slopes
 
 Floats = NDArray[np.float64]
 
@@ -94,122 +95,85 @@ def arena_fit(state: ArenaState, converged: bool, num_rounds: int) -> ArenaFit:
     design, data = state.design, state.design.data
     n, judges = data.num_items, data.num_judges
     free_width = data.with_ties and "tie_width" not in state.fixed
-    _, cavity, found = state.cavity()
-    stretch = 1.0 / (1.0 + found.mean2 * cavity)
-    # Of the site as a function of margin and log tie width together.
-    cross = -data.counts * found.cross * stretch * state.tie_width
-    precision = _shared_precision(state, free_width, cross)
-    if free_width:
-        bend = -found.width2 + found.cross**2 * cavity * stretch
-        precision[-1, -1] += state.tie_width**2 * (data.counts @ bend)
-        precision[-1, -1] -= state.tie_width * (data.counts @ found.width)
-    whole = posterior(precision, *_judges_blocks(state, free_width, cross))
+    whole = _posterior(state, free_width)
     tail = [state.x[-1]] if data.with_position else []
     tail += [np.log(state.tie_width)] if data.with_ties else []
-    latents = _Reported(state, len(tail), free_width)
+    reports = _reports(state, len(tail), free_width)
+    overall, *within = reports
+    own = np.zeros((judges, 2, 2))  # of order bias and log reliability
+    own[:, 2 - len(whole.gain) :, 2 - len(whole.gain) :] = whole.local
+    numbers = len(reports) * (n + len(tail)) * whole.gain[:, 0].size
+    kept = 0 < numbers <= _MOST_WITH_JUDGES
+    known = whole.covariance
     return ArenaFit(
         mean=np.concatenate([state.x[:n], tail]),
-        covariance=latents.covariance(whole.covariance, None),
+        covariance=overall @ known @ overall.T,
         num_items=n,
         with_position=data.with_position,
         with_ties=data.with_ties,
-        category_skills=design.skills(state.x) if design.with_categories else None,
-        category_covariance=latents.in_categories(whole.covariance)
-        if design.with_categories
+        category_skills=np.stack([part[:n, : design.size] @ state.x for part in within])
+        if within
+        else None,
+        category_covariance=np.stack([part @ known @ part.T for part in within])
+        if within
         else None,
         bias=state.bias,
+        bias_variance=own[: design.num_local, 0, 0],
         log_reliability=state.log_reliability[:judges],
-        **_own_variances(whole.local, design.num_local > 0, judges),
-        judge_covariance=latents.with_judges(whole.gain) if judges else None,
+        log_reliability_variance=own[:, 1, 1],
+        bias_reliability=own[:, 0, 1],
+        judge_covariance=-np.array([[part @ one for one in whole.gain] for part in reports], float)
+        if kept
+        else None,
         scales=dict(state.scales),
         converged=converged,
         num_rounds=num_rounds,
     )
 
 
-def _shared_precision(state: ArenaState, free_width: bool, cross: Floats) -> Floats:
-    """Precision of what all share, shape (N, N): the data's part and the priors'."""
-    design, data = state.design, state.design.data
-    size, weight = design.size, data.counts * state.precision
-    precision = np.zeros((size + free_width, size + free_width))
-    reliability = state.reliability
-    precision[:size, :size] = design.precision(
-        weight * reliability**2, weight * reliability, weight * design.position
-    )
-    precision[np.diag_indices(size)] += state.prior()
-    if free_width:
-        precision[size, :size] = design.to_global(cross * reliability, cross)
-        precision[:size, size] = precision[size, :size]
-        precision[size, size] = SCALES["tie_width"].sd ** -2.0
-    return precision
-
-
-def _judges_blocks(state: ArenaState, free_width: bool, cross: Floats) -> tuple[Floats, Floats]:
-    """Precision of judges' own L latents: with what all share (L, N, J), and (J, L, L)."""
-    design, data = state.design, state.design.data
-    size, judges, weight = design.size, data.num_judges, data.counts * state.precision
-    own = []  # the margin's slope in a judge's order bias, and in its log reliability
-    if design.num_local:
-        own.append((design.position, state.scales["bias_scale"]))
-    if judges:
-        difference = state.margins()[1]
-        own.append((state.reliability * difference, state.scales["reliability_scale"]))
-    coupling = np.zeros((len(own), size + free_width, judges))
-    local = np.zeros((judges, len(own), len(own)))
-    for i, (one, scale) in enumerate(own):
-        coupling[i, :size] = design.coupling(weight * state.reliability * one, weight * one)
-        if free_width:
-            coupling[i, size] = design.to_local(cross * one)
-        for j, (other, _) in enumerate(own):
-            local[:, i, j] = design.to_local(weight * one * other)
-        local[:, i, i] += scale**-2.0
-    if judges:
+def _posterior(state: ArenaState, free_width: bool) -> Posterior:
+    """Posterior of all latents; of judges' own, biases come first, and log reliabilities last."""
+    data = state.design.data
+    own = []
+    if state.design.num_local:
+        own.append((state.design.position, state.scales["bias_scale"]))
+    if data.num_judges:
+        slope = state.reliability * state.margins()[1]
+        own.append((slope, state.scales["reliability_scale"]))
+    precision, (coupling, local) = state.shared_precision(), state.judges_blocks(own)
+    if data.num_judges:
         # The evidence's slope, which the prior's balances, bends it in the logarithm.
         prior = state.scales["reliability_scale"] ** -2.0
         local[:, -1, -1] += prior * np.maximum(-state.log_reliability, 0.0)
-    return coupling, local
+    if free_width:
+        precision, coupling = _with_width(state, own, precision, coupling)
+    return posterior(precision, coupling, local)
 
 
-def _own_variances(local: Floats, biased: bool, judges: int) -> dict[str, Floats]:
-    """Variances and covariance of judges' own latents, shape (J,) each, from blocks (J, L, L)."""
-    return {
-        "bias_variance": local[:, 0, 0] if biased else np.zeros(0),
-        "log_reliability_variance": local[:, -1, -1] if judges else np.zeros(0),
-        "bias_reliability": local[:, 0, 1] if biased and judges else np.zeros(judges),
-    }
+def _with_width(
+    state: ArenaState, own: Slopes, precision: Floats, coupling: Floats
+) -> tuple[Floats, Floats]:
+    """Add the log tie width behind what all share: sites depend on it and on margins together."""
+    design, counts, width = state.design, state.design.data.counts, state.tie_width
+    _, cavity, found = state.cavity()
+    stretch = 1.0 / (1.0 + found.mean2 * cavity)
+    cross = -counts * found.cross * stretch * width
+    bend = counts @ (-found.width2 + found.cross**2 * cavity * stretch)
+    alone = SCALES["tie_width"].sd ** -2.0 + width**2 * bend - width * (counts @ found.width)
+    shared = design.to_global(cross * state.reliability, cross)
+    rows = np.zeros((len(own), 1, coupling.shape[2]))
+    for row, (slope, _) in zip(rows, own, strict=True):
+        row[0] = design.to_local(cross * slope)
+    whole = np.block([[precision, shared[:, None]], [shared, alone]])
+    return whole, np.concatenate([coupling, rows], axis=1)
 
 
-class _Reported:
-    """Which of the latents are reported together: skills, and the effects behind them."""
-
-    def __init__(self, state: ArenaState, num_effects: int, free_width: bool) -> None:
-        data = state.design.data
-        self.num_items, self.num_categories = data.num_items, data.num_categories
-        size = state.design.size
-        self.effects = np.arange(size - data.with_position, size + free_width)
-        self.size = data.num_items + num_effects
-
-    def covariance(self, whole: Floats, category: int | None) -> Floats:
-        """Covariance of overall skills or those in a category; known latents have zeros."""
-        return np.asarray(self._rows(self._rows(whole, category).T, category), np.float64)
-
-    def in_categories(self, whole: Floats) -> Floats:
-        """Covariances of the skills in each category, one after the other."""
-        return np.stack([self.covariance(whole, c) for c in range(self.num_categories)])
-
-    def with_judges(self, gain: NDArray[np.floating]) -> Floats | None:
-        """Covariances with the judges' own latents, overall and in each category."""
-        categories = (None, *range(self.num_categories))
-        if len(categories) * self.size * gain[:, 0].size > _MOST_WITH_JUDGES:
-            return None
-        return -np.array([[self._rows(one, c) for one in gain] for c in categories], float)
-
-    def _rows(self, matrix: NDArray[np.floating], category: int | None) -> NDArray[np.floating]:
-        n = self.num_items
-        skills = matrix[:n]
-        if category is not None:
-            skills = skills + matrix[n + category * n : 2 * n + category * n]
-        found = np.zeros((self.size, matrix.shape[1]), matrix.dtype)
-        found[:n] = skills
-        found[n : n + len(self.effects)] = matrix[self.effects]
-        return found
+def _reports(state: ArenaState, num_effects: int, free_width: bool) -> list[Any]:
+    """Matrices that make what is reported of all latents: with overall skills, and categories'."""
+    data, size = state.design.data, state.design.size
+    n = data.num_items
+    every: Any = sparse.eye_array(size + free_width, format="csr")
+    effects = every[np.arange(size - data.with_position, size + free_width)]
+    known = sparse.csr_array((num_effects - effects.shape[0], size + free_width))  # without doubt
+    skills = [every[:n] + every[n * (c + 1) : n * (c + 2)] for c in range(data.num_categories)]
+    return [sparse.vstack([part, effects, known], "csr") for part in (every[:n], *skills)]

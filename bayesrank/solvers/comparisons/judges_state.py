@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,8 @@ from bayesrank.solvers.comparisons.judges_gaussian import RowVariances
 from bayesrank.solvers.comparisons.judges_sites import Moments, moments
 
 Floats = NDArray[np.float64]
+Slopes = Sequence[tuple[Floats, float]]
+"""Slopes (K,) of margins in latents that each judge has, and the scales of the latents' priors."""
 
 
 @dataclass
@@ -79,6 +81,32 @@ class ArenaState:
         if data.with_position:
             parts.append(np.ones(1))
         return np.concatenate(parts)
+
+    def shared_precision(self) -> Floats:
+        """Precision of the global latents, (N, N): the data's part and the prior's."""
+        design, weight, reliability = self.design, self._weight, self.reliability
+        precision = design.precision(
+            weight * reliability**2, weight * reliability, weight * design.position
+        )
+        precision[np.diag_indices(design.size)] += self.prior()
+        return precision
+
+    def judges_blocks(self, own: Slopes) -> tuple[Floats, Floats]:
+        """Precisions of judges' own L latents: with the global ones (L, N, J), and (J, L, L)."""
+        design, weight, judges = self.design, self._weight, self.design.data.num_judges
+        coupling = np.zeros((len(own), design.size, judges))
+        local = np.zeros((judges, len(own), len(own)))
+        for i, (one, scale) in enumerate(own):
+            coupling[i] = design.coupling(weight * self.reliability * one, weight * one)
+            for j, (other, _) in enumerate(own):
+                local[:, i, j] = design.to_local(weight * one * other)
+            local[:, i, i] += scale**-2.0
+        return coupling, local
+
+    @property
+    def _weight(self) -> Floats:
+        """Precision of the sites of each row together, shape (K,)."""
+        return self.design.data.counts * self.precision
 
 
 def _scale_names(data: ArenaData) -> tuple[str, ...]:
