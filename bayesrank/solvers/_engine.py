@@ -1,12 +1,14 @@
-"""An engine of one program, whose prior a solver keeps in a form of its own."""
+"""An engine of one program, whose prior and posterior a solver keeps in a form of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
+from jax import Array
+
 from bayesrank.infer import EP
-from bayesrank.infer.spi import Program, Traced, take_inventory
+from bayesrank.infer.spi import Program, Rows, Traced, take_inventory
 
 
 class OwnPriorEP(EP):
@@ -31,3 +33,42 @@ class OwnPriorEP(EP):
     def build(self, inventory: Any, *args: Any, **kwargs: Any) -> Program:
         """Make the factors of the program with these arguments."""
         raise NotImplementedError
+
+
+class SeenGaussian:
+    """A posterior that knows the margins of the sites that made it; of the latents, by its core."""
+
+    core: Any  # a `DenseGaussian`
+    margin_mean: Array  # shape (K,)
+    margin_variance: Array  # shape (K,)
+
+    @property
+    def mean(self) -> Array:
+        """Means of the latents."""
+        return self.core.mean
+
+    @property
+    def covariance(self) -> Array:
+        """Covariance of the latents."""
+        return self.core.covariance
+
+    def margins(self, rows: Rows, block: int = 0) -> tuple[Array, Array]:
+        """Means and variances of the margins of the sites that made this posterior."""
+        del rows
+        return self.margin_mean, self.margin_variance
+
+    def ready(self, rows: Sequence[Rows]) -> Self:
+        """Return itself: nothing is left to prepare."""
+        return self
+
+    def watched(self, rows: Sequence[Rows]) -> tuple[tuple[Array, Array], ...]:
+        """The margins of all sites."""
+        return tuple(self.margins(block) for block in rows)
+
+    def covariance_of(self, rows_a: Rows, rows_b: Rows) -> Array:
+        """Covariance of two sets of predictors of the latents."""
+        return self.core.covariance_of(rows_a, rows_b)
+
+    def sample(self, rng_key: Array, num_samples: int) -> Array:
+        """Draws of the latents."""
+        return self.core.sample(rng_key, num_samples)

@@ -21,6 +21,7 @@ the static one. Filters of each item alone, as in kickscore, lose the correlatio
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -29,6 +30,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from bayesrank.infer.spi import DenseGaussian, Rows, SiteTerm, log_sites
+from bayesrank.solvers._engine import SeenGaussian
 from bayesrank.solvers.comparisons.process import Transitions, propagate, transitions_of
 
 
@@ -42,7 +44,9 @@ class Visits(NamedTuple):
     after: Array  # time after the last of them, shape (1,)
 
 
-class ChainGaussian(NamedTuple):
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class ChainGaussian(SeenGaussian):
     """Posterior of the margins that K sites see, and of the states at the end."""
 
     core: DenseGaussian  # states at the end, all skills first, shape (r n,)
@@ -50,37 +54,6 @@ class ChainGaussian(NamedTuple):
     margin_variance: Array  # shape (K,)
     log_normaliser: Array  # log of the integral of prior times sites
     valid: Array  # whether that is finite and all variances are positive
-
-    @property
-    def mean(self) -> Array:
-        """Mean of the states at the end."""
-        return self.core.mean
-
-    @property
-    def covariance(self) -> Array:
-        """Covariance of the states at the end."""
-        return self.core.covariance
-
-    def margins(self, rows: Rows, block: int = 0) -> tuple[Array, Array]:
-        """Means and variances of the margins of the sites that made this posterior."""
-        del rows
-        return self.margin_mean, self.margin_variance
-
-    def ready(self, rows: Sequence[Rows]) -> ChainGaussian:
-        """Return itself: nothing is left to prepare."""
-        return self
-
-    def watched(self, rows: Sequence[Rows]) -> tuple[tuple[Array, Array], ...]:
-        """The margins of all sites."""
-        return tuple(self.margins(block) for block in rows)
-
-    def covariance_of(self, rows_a: Rows, rows_b: Rows) -> Array:
-        """Covariance of two sets of predictors of the states at the end."""
-        return self.core.covariance_of(rows_a, rows_b)
-
-    def sample(self, rng_key: Array, num_samples: int) -> Array:
-        """Draws of the states at the end."""
-        return self.core.sample(rng_key, num_samples)
 
 
 class ChainPrior(NamedTuple):

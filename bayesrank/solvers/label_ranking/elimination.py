@@ -22,6 +22,7 @@ features label by label.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -30,9 +31,12 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from bayesrank.infer.spi import DenseGaussian, Rows, SiteTerm, exceeds_rounding
+from bayesrank.solvers._engine import SeenGaussian
 
 
-class LabelGaussian(NamedTuple):
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class LabelGaussian(SeenGaussian):
     """Posterior of c labels' p weights each, and of the G margins that the sites see."""
 
     free_mean: Array  # in prior units, before correlation, (c, p)
@@ -55,37 +59,6 @@ class LabelGaussian(NamedTuple):
         covariance = units[:, None] * joint[order[:, None], order] * units
         mean = units * weights.ravel()[order]
         return DenseGaussian(mean, covariance, self.log_normaliser, self.valid)
-
-    @property
-    def mean(self) -> Array:
-        """Means of levels and weights."""
-        return self.core.mean
-
-    @property
-    def covariance(self) -> Array:
-        """Covariance of levels and weights."""
-        return self.core.covariance
-
-    def margins(self, rows: Rows, block: int = 0) -> tuple[Array, Array]:
-        """Means and variances of the margins of the sites that made this posterior."""
-        del rows
-        return self.margin_mean, self.margin_variance
-
-    def ready(self, rows: Sequence[Rows]) -> LabelGaussian:
-        """Return itself: nothing is left to prepare."""
-        return self
-
-    def watched(self, rows: Sequence[Rows]) -> tuple[tuple[Array, Array], ...]:
-        """The margins of all sites."""
-        return tuple(self.margins(block) for block in rows)
-
-    def covariance_of(self, rows_a: Rows, rows_b: Rows) -> Array:
-        """Covariance of two sets of predictors of levels and weights."""
-        return self.core.covariance_of(rows_a, rows_b)
-
-    def sample(self, rng_key: Array, num_samples: int) -> Array:
-        """Draws of levels and weights."""
-        return self.core.sample(rng_key, num_samples)
 
 
 class _Eliminated(NamedTuple):
