@@ -118,24 +118,26 @@ def check_comparisons(comparisons: ArrayLike, num_items: int) -> Array:
 
 def check_outcomes(outcomes: ArrayLike, num_comparisons: int) -> Array:
     """Return outcomes 0, 1 or 2 of comparisons with ties as an integer array (K,)."""
-    values = _column(outcomes, "outcomes", num_comparisons, _WHOLE, "integers 0, 1 or 2.")
+    values = check_column(outcomes, "outcomes", num_comparisons, _WHOLE, "integers 0, 1 or 2.")
     fix = "pass 2 if the first item wins, 1 for no difference, 0 if the second wins."
-    _refuse_rows(values, lambda v: ~np.isin(v, (0, 1, 2)), "outcomes", fix)
+    refuse_rows(values, lambda v: ~np.isin(v, (0, 1, 2)), "outcomes", fix)
     return _on_device(values)
 
 
 def check_weights(weights: ArrayLike, num_comparisons: int) -> Array:
     """Return how often each comparison counts, a positive number, as a floating array (K,)."""
-    values = _column(weights, "weights", num_comparisons, _NUMBERS, "a number for each comparison.")
+    values = check_column(
+        weights, "weights", num_comparisons, _NUMBERS, "a number for each comparison."
+    )
     fix = "pass positive numbers, and leave a comparison out that is not to count."
-    _refuse_rows(values, lambda v: ~((v > 0) & (v < np.inf)), "weights", fix)
+    refuse_rows(values, lambda v: ~((v > 0) & (v < np.inf)), "weights", fix)
     return _floating(values)
 
 
 def check_numbers(values: ArrayLike, name: str, count: int) -> Array:
     """Return finite numbers as a floating array (count,)."""
-    array = _column(values, name, count, _NUMBERS, "numbers.")
-    _refuse_rows(array, lambda v: ~np.isfinite(v), name, "remove the row.")
+    array = check_column(values, name, count, _NUMBERS, "numbers.")
+    refuse_rows(array, lambda v: ~np.isfinite(v), name, "remove the row.")
     return _floating(array)
 
 
@@ -143,12 +145,12 @@ def check_levels(levels: ArrayLike, count: int, num_levels: int | None) -> tuple
     """Return levels from 0 to ``num_levels - 1`` as integers (count,), and how many there are."""
     if num_levels is not None:
         num_levels = check_count(num_levels, "num_levels")
-    array = _column(levels, "levels", count, _WHOLE, "integers from 0.")
+    array = check_column(levels, "levels", count, _WHOLE, "integers from 0.")
     if num_levels is None:
         num_levels = max(int(array.max()) + 1, 2)  # JAX refuses what is not known
     most = num_levels - 1
     fix = f"the {num_levels} levels are numbered 0 to {most}."
-    _refuse_rows(array, lambda v: (v < 0) | (v > most), "levels", fix)
+    refuse_rows(array, lambda v: (v < 0) | (v > most), "levels", fix)
     if num_levels < 2:
         raise ValueError(f"`num_levels` is {num_levels}; ratings of one level say nothing.")
     return _on_device(array), num_levels
@@ -176,7 +178,7 @@ def check_pairs_of_items(
         if array.shape[0] == 0:
             raise ValueError(f"`{called}` is empty; pass at least one rating.")
         fix = f"they are numbered 0 to {count - 1}."
-        _refuse_rows(array, lambda v, n=count: (v < 0) | (v >= n), called, fix)
+        refuse_rows(array, lambda v, n=count: (v < 0) | (v >= n), called, fix)
     if unique and isinstance(who, np.ndarray) and isinstance(what, np.ndarray):
         key = who.astype(np.int64) * num_items + what
         first = np.unique(key, return_index=True)[1]
@@ -193,11 +195,16 @@ def check_different(winners: ArrayLike, losers: ArrayLike) -> None:
     first, second = known(winners), known(losers)
     if isinstance(first, np.ndarray):
         fix = "and so is `winners`; remove the row: an item is not compared with itself."
-        _refuse_rows(second, lambda v: v == first, "losers", fix, ", ")
+        refuse_rows(second, lambda v: v == first, "losers", fix, ", ")
 
 
 def check_features(X: ArrayLike, name: str, *, columns: int | None = None) -> Array:
     """Return the items' features, finite numbers, as a floating array (n, d)."""
+    return _floating(check_table(X, name, columns=columns))
+
+
+def check_table(X: Any, name: str, *, columns: int | None = None) -> Any:
+    """Return a table of finite numbers (n, d) as NumPy has it, or as it is while JAX traces it."""
     values = known(X)
     if values.dtype.kind not in _NUMBERS:
         raise ValueError(f"`{name}` has dtype {values.dtype}; pass a table of numbers.")
@@ -216,7 +223,7 @@ def check_features(X: ArrayLike, name: str, *, columns: int | None = None) -> Ar
             f"`{name}` is {values[row, column]} in row {row}, column {column}; remove the item or "
             "fill the value in."
         )
-    return _floating(X)
+    return values
 
 
 def check_weight(weight: Any) -> Any:
@@ -284,7 +291,7 @@ def _floating(values: Any) -> Array:
     return array.astype(jnp.result_type(array.dtype, float))
 
 
-def _column(values: ArrayLike, name: str, count: int, kinds: str, wanted: str) -> Any:
+def check_column(values: ArrayLike, name: str, count: int, kinds: str, wanted: str) -> Any:
     """An array (count,) of these kinds."""
     array = known(values)
     if array.shape != (count,) or array.dtype.kind not in kinds:
@@ -294,7 +301,7 @@ def _column(values: ArrayLike, name: str, count: int, kinds: str, wanted: str) -
     return array
 
 
-def _refuse_rows(values: Any, wrong: Any, name: str, fix: str, then: str = "; ") -> None:
+def refuse_rows(values: Any, wrong: Any, name: str, fix: str, then: str = "; ") -> None:
     """Refuse the first row of known values (K,) of which `wrong` is true."""
     if not isinstance(values, np.ndarray):
         return

@@ -123,8 +123,8 @@ def test_renumbering_the_items_renumbers_the_laplacian():
 
 
 BAD_GRAPHS: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
-    "one feature list": (X[:, 0], 3, {}, "`X` has shape (15,) and dtype float64; pass numbers"),
-    "words": (X.astype(str), 3, {}, "dtype <U32; pass numbers (n, d)"),
+    "one feature list": (X[:, 0], 3, {}, "`X` has shape (15,); pass (n, d)"),
+    "words": (X.astype(str), 3, {}, "`X` has dtype <U32; pass a table of numbers"),
     "not finite": (np.where(X == X[4, 1], np.nan, X), 3, {}, "`X` is nan in row 4, column 1"),
     "half a neighbour": (X, 1.5, {}, "num_neighbors is 1.5; pass a whole number from 1 on"),
     "a truth": (X, True, {}, "num_neighbors is True; pass a whole number from 1 on"),

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bayesrank._names import meant
+from bayesrank._validate import check_table
 
 
 class NamedItems(NamedTuple):
@@ -114,17 +115,10 @@ def _table(features: ArrayLike, n: int) -> NDArray[np.float64]:
     try:
         array = np.array(features, np.float64)
     except (TypeError, ValueError):
-        raise ValueError(
-            "features holds what is not a number; pass numbers, shape (n, d)"
-        ) from None
-    if array.ndim != 2 or len(array) != n or array.shape[1] == 0:
+        raise ValueError("features holds what is not a number; pass numbers, (n, d)") from None
+    check_table(array, "features")
+    if len(array) != n:
         raise ValueError(f"features has shape {array.shape}; pass ({n}, d), one row for each item")
-    if not np.isfinite(array).all():
-        row, column = np.argwhere(~np.isfinite(array))[0]
-        raise ValueError(
-            f"features is {array[row, column]} in row {row}, column {column}; fill it in, or leave "
-            "the item out"
-        )
     return array
 
 

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from bayesrank._validate import check_count
+from bayesrank._validate import check_count, check_table
 
 _SYMMETRY = 1e-8
 
@@ -80,7 +80,7 @@ def knn_graph(
            [1., 0., 0.],
            [0., 0., 0.]])
     """
-    points = _check_points(X)
+    points = check_table(X, "X").astype(np.float64)
     count = _check_neighbors(num_neighbors, len(points))
     for name, value, choices in (
         ("symmetry", symmetry, ("union", "mutual")),
@@ -157,22 +157,6 @@ def laplacian(graph: Any, *, normalized: bool = False) -> sparse.csr_array:
             "(graph.maximum(graph.T)) or if both are (graph.minimum(graph.T))."
         )
     return sparse.csr_array(csgraph.laplacian(edges, normed=normalized))
-
-
-def _check_points(X: ArrayLike) -> NDArray[np.float64]:
-    values = np.asarray(X)
-    if values.ndim != 2 or values.dtype.kind not in "biuf" or 0 in values.shape:
-        raise ValueError(
-            f"`X` has shape {values.shape} and dtype {values.dtype}; pass numbers (n, d), one row "
-            "of features for each item."
-        )
-    if not np.isfinite(values).all():
-        row, column = np.argwhere(~np.isfinite(values))[0]
-        raise ValueError(
-            f"`X` is {values[row, column]} in row {row}, column {column}; remove the item or fill "
-            "the value in."
-        )
-    return values.astype(np.float64)
 
 
 def _check_neighbors(num_neighbors: Any, num_items: int) -> int:

@@ -27,14 +27,12 @@ import math
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
 from jax.typing import ArrayLike
-from numpyro.util import not_jax_tracer
 
-from bayesrank._validate import check_count, check_features
+from bayesrank._validate import check_column, check_count, check_features, refuse_rows
 from bayesrank.distributions import Thurstone
 from bayesrank.distributions.ordinal import threshold_prior
 
@@ -129,17 +127,8 @@ def ordinal_version_space(
 
 def _check_levels(y: ArrayLike, num_examples: int, num_levels: int) -> Array:
     """Integer levels from 1 to `num_levels`, shape (n,); values are checked where known."""
-    values: Any = np.asarray(y) if not_jax_tracer(y) else y
-    if values.shape != (num_examples,) or values.dtype.kind not in "iu":
-        raise ValueError(
-            f"`y` has shape {values.shape} and dtype {values.dtype}; pass ({num_examples},), an "
-            "integer level for each row of `X`."
-        )
-    if isinstance(values, np.ndarray):
-        unknown = (values < 1) | (values > num_levels)
-        if unknown.any():
-            row = int(np.argmax(unknown))
-            raise ValueError(
-                f"`y` is {values[row]} in row {row}; pass levels from 1 to {num_levels}."
-            )
-    return jnp.asarray(y)
+    wanted = "an integer level for each row of `X`."
+    values = check_column(y, "y", num_examples, "iu", wanted)
+    fix = f"pass levels from 1 to {num_levels}."
+    refuse_rows(values, lambda v: (v < 1) | (v > num_levels), "y", fix)
+    return jnp.asarray(values)

@@ -47,13 +47,14 @@ from numpyro import handlers
 
 from bayesrank import gp
 from bayesrank._validate import (
+    check_column,
     check_comparisons,
     check_count,
     check_features,
     check_laplacian,
     check_outcomes,
     check_weights,
-    known,
+    refuse_rows,
 )
 from bayesrank.distributions import BradleyTerry, BradleyTerryTies, Thurstone, ThurstoneTies
 
@@ -413,34 +414,21 @@ def _difference(skills: Array, pairs: Array, period: ArrayLike | None) -> Array:
 
 def _labels(labels: ArrayLike, number: int | None, count: int, name: str) -> tuple[Array, int]:
     """Numbers of judges, categories or times, one a comparison, and how many there are."""
-    values = known(labels)
-    if values.shape != (count,) or values.dtype.kind not in "iu":
-        raise ValueError(
-            f"`{name}` has shape {values.shape} and dtype {values.dtype}; pass integers of shape "
-            f"({count},), one for each row of `comparisons`."
-        )
+    values = check_column(labels, name, count, "iu", "integers, one for each row of `comparisons`.")
     if number is None:
         raise ValueError(f"`num_{name}` is not given; pass how many {name} there are.")
     number = check_count(number, f"num_{name}")
-    if isinstance(values, np.ndarray) and not ((values >= 0) & (values < number)).all():
-        row = int(np.argmin((values >= 0) & (values < number)))
-        raise ValueError(
-            f"`{name}` is {values[row]} in row {row}; pass numbers from 0 to {number - 1}."
-        )
-    return jnp.asarray(labels), number
+    fix = f"pass numbers from 0 to {number - 1}."
+    refuse_rows(values, lambda v: (v < 0) | (v >= number), name, fix)
+    return jnp.asarray(values), number
 
 
 def _position(position: ArrayLike, count: int) -> Array:
     """Who was shown first, as numbers of shape (K,)."""
-    values = known(position)
-    if values.shape != (count,) or values.dtype.kind not in "biuf":
-        raise ValueError(
-            f"`position` has shape {values.shape} and dtype {values.dtype}; pass ({count},), 1, 0 "
-            "or -1 for each row of `comparisons`."
-        )
-    if isinstance(values, np.ndarray) and not np.isin(values, (-1, 0, 1)).all():
-        raise ValueError("`position` has numbers other than 1, 0 and -1.")
-    result = jnp.asarray(position)
+    wanted = "1, 0 or -1 for each row of `comparisons`."
+    values = check_column(position, "position", count, "biuf", wanted)
+    refuse_rows(values, lambda v: ~np.isin(v, (-1, 0, 1)), "position", "pass 1, 0 or -1.")
+    result = jnp.asarray(values)
     return result.astype(jnp.result_type(result.dtype, float))
 
 
