@@ -11,7 +11,6 @@ import os
 import reprlib
 from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
-from types import TracebackType
 from typing import Any, Literal, NoReturn, Self
 
 import numpy as np
@@ -402,12 +401,7 @@ class QueryLoop(Session):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _append(self, kind: str, judge: str | None, **items: int) -> None:

@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from bayesrank.solvers.rank_rls.contrasts import Contrasts, Folds
-from bayesrank.solvers.rank_rls.spectrum import kernel_levels, solve_each_block
+from bayesrank.solvers.rank_rls.contrasts import Contrasts
+from bayesrank.solvers.rank_rls.spectrum import KernelForm
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class KernelFactor:
+class KernelFactor(KernelForm):
     """Answers for one constant by the inverse Cholesky factor of ``S K S + lam I``."""
 
     contrasts: Contrasts
@@ -63,16 +63,3 @@ class KernelFactor:
     def root_columns(self, lam: float, rows: NDArray[np.intp]) -> Array:
         """Columns of that root, shape (m, n)."""
         return self.inverse[:, rows]
-
-    def inverse_block(self, lam: float, rows: NDArray[np.intp]) -> Array:
-        """Block of P of some rows."""
-        part = self.inverse[rows[0] :, rows]
-        return part.T @ part
-
-    def solve_blocks(self, lam: float, folds: Folds) -> Array:
-        """Solve with each fold's block of P, for alpha; shape (m,)."""
-        return solve_each_block(self, lam, folds)
-
-    def levels(self, lam: float, solved: Array, folds: Folds) -> Array:
-        """Mean score of each list when its fold is held out, shape (q,)."""
-        return kernel_levels(self, lam, solved, folds)

@@ -130,8 +130,37 @@ class LinearSpectrum(Spectrum):
         return rotated**2 @ (squared_scales * lams / (self.all_values[:, None] + lams)).sum(axis=1)
 
 
+class KernelForm:
+    """What any kernel is held out by: columns of a root of P, and means of its Gram matrix."""
+
+    def inverse_block(self: Any, lam: float, rows: NDArray[np.intp]) -> Array:
+        """Block of P of some rows."""
+        part = self.root_columns(lam, rows)
+        return part.T @ part
+
+    def solve_blocks(self: Any, lam: float, folds: Folds) -> Array:
+        """Solve with each fold's block of P, for alpha; shape (m,)."""
+        alpha = self.alpha(lam)
+        out = np.empty_like(alpha)
+        for rows in folds.rows:
+            out[rows] = linalg.solve(self.inverse_block(lam, rows), alpha[rows], assume_a="pos")
+        return out
+
+    def levels(self: Any, lam: float, solved: Array, folds: Folds) -> Array:
+        """Mean score of each list when its fold is held out, shape (q,)."""
+        levels = self.means @ self.alpha(lam)
+        for start in range(0, len(folds.rows), _FOLDS):
+            part = slice(start, start + _FOLDS)
+            lists = np.concatenate(folds.lists[part])
+            told = self.root_times(self.means[lists].T, lam)
+            removed = [self.root_columns(lam, rows) @ solved[rows] for rows in folds.rows[part]]
+            mine = np.repeat(np.array(removed), [len(each) for each in folds.lists[part]], axis=0)
+            levels[lists] -= np.einsum("mq,qm->q", told, mine)
+        return levels
+
+
 @dataclass(frozen=True, eq=False)
-class KernelSpectrum(Spectrum):
+class KernelSpectrum(KernelForm, Spectrum):
     """Any kernel, through ``S K S`` of shape (m, m)."""
 
     means: Array  # mean row of the Gram matrix of each list, whitened, shape (q, m)
@@ -161,41 +190,6 @@ class KernelSpectrum(Spectrum):
     def root_columns(self, lam: float, rows: NDArray[np.intp]) -> Array:
         """Columns of that root, shape (m, n)."""
         return (self.basis[rows] / np.sqrt(self.values + lam)).T
-
-    def inverse_block(self, lam: float, rows: NDArray[np.intp]) -> Array:
-        """Block of P of some rows."""
-        part = self.root_columns(lam, rows)
-        return part.T @ part
-
-    def solve_blocks(self, lam: float, folds: Folds) -> Array:
-        """Solve with each fold's block of P, for alpha; shape (m,)."""
-        return solve_each_block(self, lam, folds)
-
-    def levels(self, lam: float, solved: Array, folds: Folds) -> Array:
-        """Mean score of each list when its fold is held out, shape (q,)."""
-        return kernel_levels(self, lam, solved, folds)
-
-
-def solve_each_block(system: Any, lam: float, folds: Folds) -> Array:
-    """Solve with each fold's block of P, for alpha; shape (m,)."""
-    alpha = system.alpha(lam)
-    out = np.empty_like(alpha)
-    for rows in folds.rows:
-        out[rows] = linalg.solve(system.inverse_block(lam, rows), alpha[rows], assume_a="pos")
-    return out
-
-
-def kernel_levels(system: Any, lam: float, solved: Array, folds: Folds) -> Array:
-    """Mean score of each list when its fold is held out, from means of its Gram matrix; (q,)."""
-    levels = system.means @ system.alpha(lam)
-    for start in range(0, len(folds.rows), _FOLDS):
-        part = slice(start, start + _FOLDS)
-        lists = np.concatenate(folds.lists[part])
-        told = system.root_times(system.means[lists].T, lam)
-        removed = [system.root_columns(lam, rows) @ solved[rows] for rows in folds.rows[part]]
-        mine = np.repeat(np.array(removed), [len(each) for each in folds.lists[part]], axis=0)
-        levels[lists] -= np.einsum("mq,qm->q", told, mine)
-    return levels
 
 
 def _sparse_gram(X: Any, means: Array, contrasts: Contrasts) -> Array:
