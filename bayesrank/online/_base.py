@@ -10,15 +10,14 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from bayesrank._validate import check_count
+from bayesrank.online._blocks import LARGE, MIDDLE, SMALL, blocks_of
 from bayesrank.online._loss import round_levels
 from bayesrank.online._saved import SavedLearner
 from bayesrank.online._validate import check_levels, check_names, check_rows
 
 Array = NDArray[np.float64]
 
-# Sizes of the blocks that a chunk is cut into, each compiled once, so that a few examples need not
-# pay for a thousand. What is recorded of a block may take RECORD_BYTES.
-SMALL_BLOCK, MIDDLE_BLOCK, LARGE_BLOCK, RECORD_BYTES = 16, 128, 1024, 2**23
+RECORD_BYTES = 2**23  # that what is recorded of a block may take
 
 
 class ExampleBlock(NamedTuple):
@@ -192,26 +191,11 @@ class OnlineRanker(SavedLearner):
             )
 
     def _blocks(self, X: Array, y: NDArray[np.int64]) -> Iterator[tuple[ExampleBlock, int]]:
-        """Cut a chunk into blocks of few sizes, of which only the last has room to spare."""
-        start = 0
-        for size in self._sizes(len(X), X.shape[1]):
-            count = min(size, len(X) - start)
-            rows = self._expand(X[start : start + count])
-            padded = np.zeros((size, rows.shape[1]))
-            padded[:count] = rows
-            levels = np.ones(size, np.int64)
-            levels[:count] = y[start : start + count]
-            yield ExampleBlock(padded, levels, np.int64(count)), count
-            start += count
-
-    def _sizes(self, count: int, num_features: int) -> Iterator[int]:
-        """Sizes of blocks for so many examples: the largest that will be more than half full."""
-        most = RECORD_BYTES // (8 * max(self._record_width(num_features), 1))
-        larger = [size for size in (LARGE_BLOCK, MIDDLE_BLOCK) if size <= most]
-        while count > 0:
-            size = next((size for size in larger if 2 * count > size), SMALL_BLOCK)
-            yield size
-            count -= size
+        """Cut a chunk into blocks, of sizes that leave room for what is recorded."""
+        most = RECORD_BYTES // (8 * max(self._record_width(X.shape[1]), 1))
+        sizes = [*(size for size in (LARGE, MIDDLE) if size <= most), SMALL]
+        for (rows, levels), count in blocks_of(sizes, X, y):
+            yield ExampleBlock(self._expand(rows), levels, np.int64(count)), count
 
     def _refuse_unless_finite(self, state: Any) -> None:
         if not all(np.isfinite(np.asarray(value)).all() for value in state):

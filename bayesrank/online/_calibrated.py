@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from bayesrank._validate import check_count
+from bayesrank.online._blocks import blocks_of
 from bayesrank.online._constraints import LabelConstraints, tabulate
 from bayesrank.online._saved import SavedLearner
 from bayesrank.online._validate import check_names, check_rows
@@ -117,8 +118,9 @@ class CalibratedPerceptron(SavedLearner):
         with jax.enable_x64(True):
             state = self.state_ if started else self._init_state(rows.shape[1])
             weights, updates = jnp.asarray(state.weights), int(state.updates)
-            for block in _blocks(rows, targets):
-                weights, moved = _learn(options, weights, block)
+            for (block, *parts), count in blocks_of(_SIZES, rows, *targets):
+                used = np.arange(len(block)) < count
+                weights, moved = _learn(options, weights, (block, tuple(parts), used))
                 updates += int(moved)
             learned = np.asarray(weights)
         if not np.isfinite(learned).all():
@@ -214,14 +216,6 @@ class _Constraints(NamedTuple):
     loss: str
 
 
-class _LabelBlock(NamedTuple):
-    """Examples (B, d), their targets as `_targets` has them, and which examples count."""
-
-    X: Any
-    targets: Any
-    used: Any
-
-
 def _targets(y: Any, count: int, num_labels: int) -> tuple[NDArray[Any], ...]:
     """Places of the alternatives in rankings, or tables of constraints."""
     general = [isinstance(row, LabelConstraints) for row in y] if np.iterable(y) else []
@@ -266,26 +260,11 @@ def _places(y: Any, count: int, num_labels: int) -> NDArray[np.int64]:
     return places
 
 
-def _blocks(X: Array, targets: tuple[NDArray[Any], ...]) -> Iterable[_LabelBlock]:
-    """Cut a chunk into blocks of few sizes, of which only the last has room to spare."""
-    start = 0
-    while start < len(X):
-        left = len(X) - start
-        size = next((size for size in _SIZES if 2 * left > size), _SIZES[-1])
-        count = min(left, size)
-        X_block, *parts = (
-            np.pad(part[start : start + size], ((0, size - count),) + ((0, 0),) * (part.ndim - 1))
-            for part in (X, *targets)
-        )
-        yield _LabelBlock(X_block, tuple(parts), np.arange(size) < count)
-        start += size
-
-
 @partial(jax.jit, static_argnums=0)
 def _learn(
-    options: _Constraints, weights: JaxArray, block: _LabelBlock
+    options: _Constraints, weights: JaxArray, block: tuple[Any, Any, Any]
 ) -> tuple[JaxArray, JaxArray]:
-    """Learn a block; also count the examples that changed the weights."""
+    """Learn examples (B, d), with their targets, of those used; count which changed the weights."""
 
     def step(weights: JaxArray, example: Any) -> tuple[JaxArray, JaxArray]:
         x, targets, used = example
@@ -299,7 +278,7 @@ def _learn(
         rate = jnp.where(used & (count > 0), loss / jnp.maximum(count, 1), 0.0)
         return weights + rate * beta[:, None] * x, rate > 0
 
-    weights, moved = lax.scan(step, weights, jax.tree.map(jnp.asarray, tuple(block)))
+    weights, moved = lax.scan(step, weights, jax.tree.map(jnp.asarray, block))
     return weights, jnp.sum(moved)
 
 

@@ -1,6 +1,5 @@
 """What a belief says of examples whose level is not known: probabilities, and what to ask."""
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -13,7 +12,6 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from bayesrank.online._adf import Belief, ThresholdMargins, level_probs, margins, with_lapse
-from bayesrank.online._base import LARGE_BLOCK, SMALL_BLOCK
 
 # Equally spaced nodes over a standard normal: what is integrated is smooth or, where the noise is
 # small, a few narrow bumps that hardly count, and for both this rule is better than Gauss-Hermite.
@@ -63,16 +61,6 @@ def _entropy_left(known: ThresholdMargins, noise: Array, lapse: Array) -> Array:
         return entr(with_lapse(probs, lapse)).sum()
 
     return jnp.asarray(_WEIGHTS) @ jax.vmap(left)(jnp.asarray(_NODES))
-
-
-def padded(X: NDArray[np.float64]) -> Iterator[tuple[NDArray[np.float64], int]]:
-    """Cut examples into padded blocks of one of two sizes; with how many each holds."""
-    size = SMALL_BLOCK if len(X) <= SMALL_BLOCK else LARGE_BLOCK
-    for start in range(0, len(X), size):
-        part = X[start : start + size]
-        block = np.zeros((size, X.shape[1]))
-        block[: len(part)] = part
-        yield block, len(part)
 
 
 def decide(probs: NDArray[np.float64], rounded: bool) -> NDArray[Any]:

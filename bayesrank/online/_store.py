@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 from tinygp.kernels import Kernel
 
-from bayesrank.online._base import SMALL_BLOCK
+from bayesrank.online._blocks import SMALL, blocks_of
 
 
 class Store(NamedTuple):
@@ -48,11 +48,8 @@ def put(store: Store, slot: Array, x: Array, stamp: Array, wanted: Array) -> Sto
 def kernel_rows(kernel: Kernel, store: Store, X: np.ndarray) -> np.ndarray:
     """Kernel of each example with the stored ones, (n, budget); in blocks of one shape."""
     used = np.asarray(store.stamps) > 0
-    rows = np.zeros((len(X), len(used)))
-    for start in range(0, len(X), SMALL_BLOCK):
-        part = X[start : start + SMALL_BLOCK]
-        padded = np.zeros((SMALL_BLOCK, X.shape[1]))
-        padded[: len(part)] = part
-        values = kernel(jnp.asarray(padded), jnp.asarray(store.support))
-        rows[start : start + len(part)] = np.asarray(values)[: len(part)]
-    return np.where(used, rows, 0.0)
+    rows = [np.zeros((0, len(used)))]
+    for (part,), count in blocks_of((SMALL,), X):
+        values = kernel(jnp.asarray(part), jnp.asarray(store.support))
+        rows.append(np.asarray(values)[:count])
+    return np.where(used, np.concatenate(rows), 0.0)

@@ -10,7 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 from tinygp.kernels import Kernel
 
 from bayesrank._validate import check_count
-from bayesrank.online._base import LARGE_BLOCK, SMALL_BLOCK, Array, ExampleBlock
+from bayesrank.online._base import Array, ExampleBlock
+from bayesrank.online._blocks import LARGE, SMALL
 from bayesrank.online._kernel_form import KernelRanker
 from bayesrank.online._members import Members, init_members, learn_block
 from bayesrank.online._store import Store, kernel_rows
@@ -190,7 +191,7 @@ class VotedPRank(KernelRanker):
 
     def _parts(self, support: Array | None, X: Array) -> Iterator[tuple[int, Array]]:
         """Cut examples into parts: explicit features, or kernels with the stored examples."""
-        size = LARGE_BLOCK if support is None else SMALL_BLOCK
+        size = LARGE if support is None else SMALL
         for start in range(0, len(X), size):
             part = X[start : start + size]
             yield start, part if support is None else self._kernels(support, part)

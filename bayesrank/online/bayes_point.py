@@ -15,8 +15,9 @@ from bayesrank._validate import check_count, check_positive
 from bayesrank.online._adf import Belief, take_block
 from bayesrank.online._base import Array, ExampleBlock
 from bayesrank.online._basis import empty_basis, feature_block
+from bayesrank.online._blocks import LARGE, SMALL, blocks_of
 from bayesrank.online._features import FeatureMap, feature_map
-from bayesrank.online._foresight import decide, foresee_block, padded
+from bayesrank.online._foresight import decide, foresee_block
 from bayesrank.online._kernel_form import KernelRanker
 from bayesrank.online._mixture import NUM_COMPONENTS as NUM_COMPONENTS
 from bayesrank.online._mixture import Mixture, given_noises, mixture
@@ -262,7 +263,7 @@ class OnlineBayesPoint(KernelRanker):
         if self.kernel is None or not self._stored:
             return X
         rows = [np.zeros((0, len(self.state_.stamps)))]
-        for part, count in padded(X):
+        for (part,), count in blocks_of(_sizes(X), X):
             with jax.enable_x64(True):
                 block = feature_block(self.kernel, self.state_.basis, part)
             rows.append(np.asarray(block)[:count])
@@ -336,9 +337,15 @@ class OnlineBayesPoint(KernelRanker):
         """Probabilities (n, k) and query scores (n,), computed in blocks of two shapes."""
         probs, scores = [np.zeros((0, self.num_levels))], [np.zeros(0)]
         noises, lapses = self._components[:2]
-        for part, count in padded(self._rows(X)):
+        rows = self._rows(X)
+        for (part,), count in blocks_of(_sizes(rows), rows):
             with jax.enable_x64(True):
                 block = foresee_block(self.state_, part, noises, lapses, with_scores)
             probs.append(np.asarray(block[0])[:count])
             scores.append(np.asarray(block[1])[:count])
         return np.concatenate(probs), np.concatenate(scores)
+
+
+def _sizes(X: Array) -> tuple[int]:
+    """The one size, of two, of blocks in which nothing is learned."""
+    return (SMALL if len(X) <= SMALL else LARGE,)
