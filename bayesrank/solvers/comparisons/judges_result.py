@@ -10,7 +10,7 @@ from scipy import sparse
 
 from bayesrank.models.comparisons import SCALES
 from bayesrank.solvers.comparisons.judges_gaussian import Posterior, posterior
-from bayesrank.solvers.comparisons.judges_state import ArenaState, Slopes
+from bayesrank.solvers.comparisons.judges_state import ArenaState, OwnSlopes
 
 Floats = NDArray[np.float64]
 
@@ -151,7 +151,7 @@ def _posterior(state: ArenaState, free_width: bool) -> Posterior:
 
 
 def _with_width(
-    state: ArenaState, own: Slopes, precision: Floats, coupling: Floats
+    state: ArenaState, own: OwnSlopes, precision: Floats, coupling: Floats
 ) -> tuple[Floats, Floats]:
     """Add the log tie width behind what all share: sites depend on it and on margins together."""
     design, counts, width = state.design, state.design.data.counts, state.tie_width

@@ -16,8 +16,8 @@ from bayesrank.solvers.comparisons.judges_gaussian import RowVariances
 from bayesrank.solvers.comparisons.judges_sites import Moments, moments
 
 Floats = NDArray[np.float64]
-Slopes = Sequence[tuple[Floats, float]]
-"""Slopes (K,) of margins in latents that each judge has, and the scales of the latents' priors."""
+OwnSlopes = Sequence[tuple[Floats, float]]
+"""OwnSlopes (K,) of margins in latents that each judge has, and the scales of the latents' priors."""
 
 
 @dataclass
@@ -91,7 +91,7 @@ class ArenaState:
         precision[np.diag_indices(design.size)] += self.prior()
         return precision
 
-    def judges_blocks(self, own: Slopes) -> tuple[Floats, Floats]:
+    def judges_blocks(self, own: OwnSlopes) -> tuple[Floats, Floats]:
         """Precisions of judges' own L latents: with the global ones (L, N, J), and (J, L, L)."""
         design, weight, judges = self.design, self._weight, self.design.data.num_judges
         coupling = np.zeros((len(own), design.size, judges))
