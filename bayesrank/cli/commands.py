@@ -6,17 +6,7 @@ from typing import Any
 import click
 
 from bayesrank._memory import FITS, READS
-from bayesrank.cli.options import (
-    OUT,
-    QUIET,
-    SEED,
-    choice,
-    command,
-    count,
-    file,
-    level,
-    option,
-)
+from bayesrank.cli.options import OUT, QUIET, SEED, choice, command, count, file, level, option
 
 _HYPERPARAMETERS = ("integrate", "map", "prior")
 _COLUMNS = (

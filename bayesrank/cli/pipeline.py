@@ -319,10 +319,7 @@ def _draw(data: ComparisonData, ranking: Ranking, check: "CrossCheck | None") ->
         average = f"average item {ranking.elo.average:.0f}"
         unit_of = {"xlabel": f"Elo ({average}; 400 points are odds of 10 to 1)"}
         ends = ("mean", "skill_lower", "skill_upper")
-        summary = replace(
-            summary,
-            **{end: ranking.elo.of(getattr(summary, end)) for end in ends},
-        )
+        summary = replace(summary, **{end: ranking.elo.of(getattr(summary, end)) for end in ends})
     figures = {"ranking.png": drawn(plot_ranking, summary, **unit_of), "pairs.png": pairs}
     if check is not None:
         figures["crosscheck.png"] = drawn(plot_crosscheck, check, labels={"f": "skill"})

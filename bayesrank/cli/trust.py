@@ -142,10 +142,7 @@ def _ties(data: ComparisonData) -> tuple[CheckStatus, str]:
 def _position(data: ComparisonData) -> tuple[CheckStatus, str]:
     if data.position is not None:
         return "ok", f"the advantage of {data.position_label} is estimated"
-    return (
-        "warning",
-        "not modelled: being first or at home may count as skill",
-    )
+    return "warning", "not modelled: being first or at home may count as skill"
 
 
 def _transitive(

@@ -29,18 +29,8 @@ class Reshape(NamedTuple):
 
 
 _EVENTS = (
-    *(
-        "playid",
-        "gameid",
-        "matchid",
-        "raceid",
-        "eventid",
-        "heatid",
-        "contestid",
-        "tournamentid",
-        "game_no",
-    ),
-    *("tableid", "ballotid", "setid", "taskid", "questionid"),
+    *("playid", "gameid", "matchid", "raceid", "eventid", "heatid", "contestid", "tournamentid"),
+    *("game_no", "tableid", "ballotid", "setid", "taskid", "questionid"),
     *("game", "match", "race", "event", "heat", "contest", "tournament", "session", "ballot"),
     *("set", "task", "question", "round", "trial"),
 )

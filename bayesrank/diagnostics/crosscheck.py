@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -28,9 +29,7 @@ from bayesrank.diagnostics.svi import run_svi
 from bayesrank.diagnostics.verdict import Sizes, Verdict, judge, judge_alone
 from bayesrank.infer import EP, EPResult
 from bayesrank.infer.spi import (
-    Importance,
     MixtureResult,
-    WhiteProgram,
     importance_sampler,
     keys_from,
     run_nuts,
@@ -45,10 +44,9 @@ _ENGINES = ("ep", "nuts", "svi")
 
 
 class _EngineFit(NamedTuple):
-    """An engine's run, and its Gaussian: importance weights, mean (n,) and covariance (n, n)."""
+    """An engine's run, with importance weights, and its Gaussian: mean (n,), covariance (n, n)."""
 
     run: EngineRun
-    weights: Importance
     mean: NDArray[np.float64]
     covariance: NDArray[np.float64]
 
@@ -180,11 +178,20 @@ def _ep_result(
     if not callable(model):
         _refuse_arguments(args, kwargs, params)
         return model, np.nan
-    start = time.perf_counter()
-    report("ep", 0.0)
-    result = EP(model).run(rng_key, *args, params=params, **kwargs)
+    run = EP(model).run
+    found = _timed(lambda advance: run(rng_key, *args, params=params, **kwargs), "ep", report)
     report("ep", 1.0)
-    return result, time.perf_counter() - start
+    return found
+
+
+def _timed(
+    work: Callable[[Callable[[float], None]], Any], engine: str, report: ShareReport
+) -> tuple[Any, float]:
+    """What an engine finds, and the seconds it took; the work reports the share that is done."""
+    start = time.perf_counter()
+    report(engine, 0.0)
+    found = work(lambda share: report(engine, share))
+    return found, time.perf_counter() - start
 
 
 def _run_engines(
@@ -201,15 +208,22 @@ def _run_engines(
         program = without_stale_traces(lambda: white_posterior(ep))
         weigh = importance_sampler(program)
         if "ep" in keys:
-            white = program.whiten_moments(ep.joint_mean, ep.joint_covariance)
-            fits["ep"] = _ep_fit(ep, ep_seconds, weigh(keys["ep"], *white))
+            weights = weigh(keys["ep"], *program.whiten_moments(ep.joint_mean, ep.joint_covariance))
+            run = EngineRun("ep", ep_seconds, ep.log_evidence, weights, _complaint(ep))
+            fits["ep"] = _EngineFit(run, ep.joint_mean, ep.joint_covariance)
         if "nuts" in keys:
-            nuts, runs["nuts"] = _run_nuts(program, keys["nuts"], ep, lengths, report)
+            chains = partial(run_nuts, program, keys["nuts"], *lengths)
+            (flat, divergent), seconds = _timed(chains, "nuts", report)
+            draws = {name: np.asarray(value) for name, value in split(flat, ep.shapes).items()}
+            called = ep.model, ep.model_args, ep.model_kwargs, ep.params
+            nuts, runs["nuts"] = NUTSResult(*called, divergent, draws), EngineRun("nuts", seconds)
         if "svi" in keys:
-            white, seconds = _run_svi(program, keys["svi"], num_steps, report)
+            steps = partial(run_svi, program, keys["svi"], num_steps)
+            moments, seconds = _timed(steps, "svi", report)
+            white = tuple(map(np.asarray, moments))
             weights = weigh(keys["svi"], *white)
             run = EngineRun("svi", seconds, weights.elbo, weights)
-            fits["svi"] = _EngineFit(run, weights, *program.colour_moments(*white))
+            fits["svi"] = _EngineFit(run, *program.colour_moments(*white))
     return fits, runs | {engine: fit.run for engine, fit in fits.items()}, nuts
 
 
@@ -222,42 +236,13 @@ def _refuse_large(ep: EPResult) -> None:
         )
 
 
-def _ep_fit(ep: EPResult, seconds: float, weights: Importance) -> _EngineFit:
-    warning = None
-    if not ep.converged:
-        warning = (
-            f"has not converged after {ep.num_sweeps} sweeps: run it with "
-            "power=0.5 or more max_sweeps, and give its result to crosscheck."
-        )
-    run = EngineRun("ep", seconds, ep.log_evidence, weights, warning)
-    return _EngineFit(run, weights, ep.joint_mean, ep.joint_covariance)
-
-
-def _run_nuts(
-    program: WhiteProgram,
-    rng_key: Array,
-    ep: EPResult,
-    lengths: tuple[int, int, int],
-    report: ShareReport,
-) -> tuple[NUTSResult, EngineRun]:
-    start = time.perf_counter()
-    report("nuts", 0.0)
-    flat, divergent = run_nuts(program, rng_key, *lengths, lambda share: report("nuts", share))
-    seconds = time.perf_counter() - start
-    draws = {name: np.asarray(value) for name, value in split(flat, ep.shapes).items()}
-    result = NUTSResult(ep.model, ep.model_args, ep.model_kwargs, ep.params, divergent, draws)
-    return result, EngineRun("nuts", seconds)
-
-
-def _run_svi(
-    program: WhiteProgram, rng_key: Array, num_steps: int, report: ShareReport
-) -> tuple[tuple[NDArray[np.float64], NDArray[np.float64]], float]:
-    """Mean and covariance on the white scale, and the seconds it took."""
-    start = time.perf_counter()
-    report("svi", 0.0)
-    mean, covariance = run_svi(program, rng_key, num_steps, lambda share: report("svi", share))
-    white = np.asarray(mean), np.asarray(covariance)
-    return white, time.perf_counter() - start
+def _complaint(ep: EPResult) -> str | None:
+    if ep.converged:
+        return None
+    return (
+        f"has not converged after {ep.num_sweeps} sweeps: run it with power=0.5 or more "
+        "max_sweeps, and give its result to crosscheck."
+    )
 
 
 # ---------------------------------------------------------------- comparison
@@ -266,11 +251,11 @@ def _run_svi(
 def _judge(
     fit: _EngineFit, comparisons: Sequence[Comparison], sizes: Sizes, tolerance: float
 ) -> Verdict:
-    engine, warning = fit.run.engine, fit.run.warning
-    mine = [comparison for comparison in comparisons if comparison.engine == engine]
+    weights: Any = fit.run.weights  # which NUTS alone has none of
+    mine = [each for each in comparisons if each.engine == fit.run.engine]
     if mine:
-        return judge(mine, sizes, tolerance, warning)
-    return judge_alone(engine, fit.weights, tolerance, warning)
+        return judge(mine, sizes, tolerance, fit.run.warning)
+    return judge_alone(fit.run.engine, weights, tolerance, fit.run.warning)
 
 
 # ---------------------------------------------------------------- arguments and progress

@@ -21,12 +21,7 @@ from bayesrank.diagnostics.comparison import (
 from bayesrank.diagnostics.crosscheck_result import CrossCheck, EngineRun, NUTSResult
 from bayesrank.diagnostics.full_program import FullProgram, full_program
 from bayesrank.diagnostics.verdict import Sizes, judge
-from bayesrank.infer.spi import (
-    MixtureResult,
-    run_nuts,
-    split,
-    without_stale_traces,
-)
+from bayesrank.infer.spi import MixtureResult, run_nuts, split, without_stale_traces
 
 Array = NDArray[np.float64]
 

@@ -21,11 +21,7 @@ from bayesrank.metrics.per_query import per_query
 from bayesrank.metrics.problem import Array, Options
 
 
-def pairwise_error(
-    scores: ArrayLike,
-    labels: ArrayLike,
-    **options: Unpack[Options],
-) -> PerQuery:
+def pairwise_error(scores: ArrayLike, labels: ArrayLike, **options: Unpack[Options]) -> PerQuery:
     """Fraction of the pairs of unlike labels that the scores put in the wrong order [3]_.
 
     A pair of equal scores counts one half, its expected value under random tie-breaking. Only the
@@ -50,11 +46,7 @@ def pairwise_error(
 
 
 def auc(
-    scores: ArrayLike,
-    labels: ArrayLike,
-    *,
-    min_relevant: float = 1.0,
-    **options: Unpack[Options],
+    scores: ArrayLike, labels: ArrayLike, *, min_relevant: float = 1.0, **options: Unpack[Options]
 ) -> PerQuery:
     """Area under the ROC curve: the chance that a relevant item outscores one that is not.
 
@@ -128,9 +120,7 @@ def k_partite_error(
 
 
 def disagreement_error(
-    scores: ArrayLike,
-    labels: ArrayLike,
-    **options: Unpack[Options],
+    scores: ArrayLike, labels: ArrayLike, **options: Unpack[Options]
 ) -> PerQuery:
     """Disagreement error of the signs of differences [2]_ (1).
 
@@ -157,11 +147,7 @@ def disagreement_error(
     return per_query(kernel, scores, labels, **options)
 
 
-def kendall_tau(
-    scores: ArrayLike,
-    labels: ArrayLike,
-    **options: Unpack[Options],
-) -> PerQuery:
+def kendall_tau(scores: ArrayLike, labels: ArrayLike, **options: Unpack[Options]) -> PerQuery:
     """Kendall's rank correlation in its form for ties, tau-b.
 
     ``(concordant - discordant) / sqrt((pairs untied in scores) (pairs untied in labels))``.

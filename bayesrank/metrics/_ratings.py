@@ -18,9 +18,7 @@ from bayesrank.metrics.problem import Array, Options
 
 
 def mean_absolute_error(
-    predicted: ArrayLike,
-    labels: ArrayLike,
-    **options: Unpack[Options],
+    predicted: ArrayLike, labels: ArrayLike, **options: Unpack[Options]
 ) -> PerQuery:
     """Mean distance between predicted and true ratings; `rank_loss` is its name in [1]_.
 
@@ -47,11 +45,7 @@ def mean_absolute_error(
 rank_loss = mean_absolute_error
 
 
-def zero_one_error(
-    predicted: ArrayLike,
-    labels: ArrayLike,
-    **options: Unpack[Options],
-) -> PerQuery:
+def zero_one_error(predicted: ArrayLike, labels: ArrayLike, **options: Unpack[Options]) -> PerQuery:
     """Fraction of predicted ratings that are not the true one; for sets of labels, Hamming loss.
 
     Parameters
@@ -67,11 +61,7 @@ def zero_one_error(
     return _mean(lambda lists: lists.score != lists.label, predicted, labels, options)
 
 
-def subset_error(
-    predicted: ArrayLike,
-    labels: ArrayLike,
-    **options: Unpack[Options],
-) -> PerQuery:
+def subset_error(predicted: ArrayLike, labels: ArrayLike, **options: Unpack[Options]) -> PerQuery:
     """Whether any rating of a query is not the true one: for sets of labels, the subset 0/1 loss.
 
     Parameters
@@ -99,10 +89,7 @@ def subset_error(
 
 
 def _mean(
-    loss: Callable[[Lists], Array],
-    predicted: ArrayLike,
-    labels: ArrayLike,
-    options: Options,
+    loss: Callable[[Lists], Array], predicted: ArrayLike, labels: ArrayLike, options: Options
 ) -> PerQuery:
     def kernel(lists: Lists) -> Array:
         return ratio(lists.total(loss(lists)), lists.size)

@@ -108,11 +108,7 @@ def reciprocal_rank(
 
 
 def winner_takes_all(
-    scores: ArrayLike,
-    labels: ArrayLike,
-    *,
-    min_relevant: float = 1.0,
-    **options: Unpack[Options],
+    scores: ArrayLike, labels: ArrayLike, *, min_relevant: float = 1.0, **options: Unpack[Options]
 ) -> PerQuery:
     """Cost of the first place: 0 if its item is relevant, else 1 [2]_.
 
@@ -134,11 +130,7 @@ def winner_takes_all(
 
 
 def coverage_error(
-    scores: ArrayLike,
-    labels: ArrayLike,
-    *,
-    min_relevant: float = 1.0,
-    **options: Unpack[Options],
+    scores: ArrayLike, labels: ArrayLike, *, min_relevant: float = 1.0, **options: Unpack[Options]
 ) -> PerQuery:
     """Number of places to look at until all relevant items are found.
 
@@ -201,11 +193,7 @@ def precision_at(
 
 
 def break_even_point(
-    scores: ArrayLike,
-    labels: ArrayLike,
-    *,
-    min_relevant: float = 1.0,
-    **options: Unpack[Options],
+    scores: ArrayLike, labels: ArrayLike, *, min_relevant: float = 1.0, **options: Unpack[Options]
 ) -> PerQuery:
     """Precision where it equals recall: at as many places as there are relevant items.
 

@@ -120,9 +120,7 @@ def _check_values(name: str, values: ArrayLike, used: Any, kind: LabelKind) -> N
     refuse(~np.isfinite(array), "a label must be a finite number", "mask it by where=")
     if kind != "real":
         refuse(
-            array < 0,
-            "a label must not be below zero",
-            "map the lowest to 0, or mask it by where=",
+            array < 0, "a label must not be below zero", "map the lowest to 0, or mask it by where="
         )
     if kind == "level":
         refuse(array != np.round(array), "a level must be a whole number", "number the levels")

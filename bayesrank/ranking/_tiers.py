@@ -138,10 +138,7 @@ def is_provisional(sd: ArrayLike, prior_sd: ArrayLike) -> Array:
 
 
 def comparisons_needed(
-    samples: ArrayLike,
-    chance: Callable[[float], float],
-    *,
-    level: float = 0.9,
+    samples: ArrayLike, chance: Callable[[float], float], *, level: float = 0.9
 ) -> float:
     r"""Roughly how many more comparisons would separate the first item from those of its tier.
 
