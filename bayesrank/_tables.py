@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-_BLOCK = 2**16  # rows that are looked at together, so that what is in between stays small
-
 
 class Column(NamedTuple):
     """One column of a table."""
@@ -61,9 +59,7 @@ class Column(NamedTuple):
     def first(self) -> NDArray[np.int64]:
         """The first row of each distinct cell; the number of rows for one that none holds."""
         rows = np.full(len(self.values), len(self.codes))
-        for k in reversed(range(0, len(self.codes), _BLOCK)):
-            part = self.codes[k : k + _BLOCK][::-1]  # of many, the last is kept
-            rows[part] = np.arange(k + len(part) - 1, k - 1, -1)
+        rows[self.codes[::-1]] = np.arange(len(self.codes))[::-1]  # of many, the last is kept
         return rows
 
     def holds(self, cell: str) -> NDArray[np.bool_]:

@@ -15,7 +15,7 @@ import pytest
 from bayesrank.cli import app
 from bayesrank.cli import outputs as _output
 from bayesrank.cli.job import job
-from bayesrank.cli.outputs import OutputError, PrintError, output_folder, write_tables
+from bayesrank.cli.outputs import OutputError, PrintError, give_tables, output_folder
 
 ROOT = Path(__file__).parents[1]
 FILES = ("ranking.csv", "posterior.nc", "pairs.png")
@@ -170,7 +170,7 @@ def test_cells_that_hold_ends_of_lines_are_quoted(tmp_path):
         ["=1+1", 5],
         ["é", 6],
     ]
-    write_tables([(tmp_path / "t.csv", rows)])
+    give_tables([(tmp_path / "t.csv", rows)], "")
     raw = (tmp_path / "t.csv").read_bytes()
     assert raw.startswith(b'item,x\n"a\rb",1.5\n"c\nd",2\n"e""f",3\n"g,h",4\n=1+1,5\n')
     with (tmp_path / "t.csv").open(newline="", encoding="utf-8") as file:
@@ -182,7 +182,7 @@ def test_two_tables_are_never_of_two_runs_wherever_the_process_dies(tmp_path):
     code = f"""
         import os, sys
         from pathlib import Path
-        from bayesrank.cli.outputs import write_tables
+        from bayesrank.cli.outputs import give_tables
         left = 0
         def hook(event, args):
             global left
@@ -198,7 +198,7 @@ def test_two_tables_are_never_of_two_runs_wherever_the_process_dies(tmp_path):
             child = os.fork()
             if not child:
                 left = point
-                write_tables([(root / name, [["new"]]) for name in "ab"])
+                give_tables([(root / name, [["new"]]) for name in "ab"], "")
                 os._exit(0)
             died = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
             there = [(root / name).read_text().strip() for name in "ab" if (root / name).exists()]

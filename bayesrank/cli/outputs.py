@@ -133,11 +133,21 @@ def table_rows(frame: Any) -> list[Sequence[Any]]:
 NamedTables = Iterable[tuple[Path, Iterable[Sequence[Any]]]]
 
 
-def write_tables(tables: NamedTables) -> None:
+def give_tables(tables: NamedTables, fix: str) -> None:
     """Write tables as CSV, none unless all can be written; ``-`` is standard output.
 
     It takes away all old tables but the last before it puts any in place, so old and new never mix.
     """
+    try:
+        _write_tables(tables)
+    except OSError as error:
+        if error.filename is None:  # standard output, which nobody reads any more
+            raise
+        reason = error.strerror or type(error).__name__
+        raise OutputError(f"{error.filename}: cannot be written ({reason}); {fix}") from error
+
+
+def _write_tables(tables: NamedTables) -> None:
     printed, on_screen = io.BytesIO(), sys.stdout.isatty()
     with contextlib.ExitStack() as drafts:
         paths = []
@@ -193,17 +203,6 @@ def _show(rows: Iterable[Sequence[Any]]) -> None:
     for row in zip(*columns, strict=True):
         table.add_row(*(Text(shown(cell)) for cell in row))
     stdout_console().print(table)
-
-
-def give_tables(tables: NamedTables, fix: str) -> None:
-    """Write tables as `write_tables` does, where the person asked for them."""
-    try:
-        write_tables(tables)
-    except OSError as error:
-        if error.filename is None:  # standard output, which nobody reads any more
-            raise
-        reason = error.strerror or type(error).__name__
-        raise OutputError(f"{error.filename}: cannot be written ({reason}); {fix}") from error
 
 
 def refuse_to_replace(outputs: Mapping[str, Path | None], inputs: Iterable[Path | None]) -> None:

@@ -35,7 +35,6 @@ def predict(
     inputs = (pairs, items, *(results / name for name in FILES))
     refuse_to_replace({"--out": out, "--skills": skills}, inputs)
     ranker = load_results(results)
-    named = None if pairs is None else _read_pairs(pairs, set(map(str, ranker.names_)))
     names = [str(name) for name in ranker.names_]
     new, given = None, []
     if items is not None:
@@ -45,25 +44,35 @@ def predict(
         header = ["item", "skill_mean", "skill_sd"]
         given.append((skills or _PRINTED, _table(header, rows)))
         names += read.names
-    if named is not None and pairs is not None:
-        numbers = _numbers(named, names, pairs)
+    if pairs is not None:
+        numbers = _read_pairs(pairs, names)
         chances = outcome_chances(ranker, numbers, new)
         rows = zip(*np.array(names, object)[numbers].T, *chances.values(), strict=True)
         given.append((out, _table(["first", "second", *chances], rows)))
     give_tables(given, "give another --out or --skills")
 
 
-def _read_pairs(path: Path, known: set[str]) -> list[tuple[int, str, str]]:
-    """Line and names of each pair; two items in the place of the header are refused."""
-    table = read_table(path)
+def _read_pairs(path: Path, names: list[str]) -> np.ndarray:
+    """Numbers of the items of each pair, shape (P, 2); two items for a header are refused."""
+    table, known = read_table(path), {name: number for number, name in enumerate(names)}
     if len(table.columns) < 2:
         fix = "name two items in each row, as in first,second"
         raise DataError(path, "there is one column", fix, row=1)
-    if known.issuperset(table.header[:2]):
+    if known.keys() >= {*table.header[:2]}:
         problem = f"{table.quoted} are items, where the names of the columns belong"
         raise DataError(path, problem, "write first,second above them", row=1)
-    first, second = sides_of(table) or table.columns[:2]
-    return list(zip(table.rows.tolist(), first.cells, second.cells, strict=True))
+    sides = []
+    for column in sides_of(table) or table.columns[:2]:
+        for name in column.values:
+            if name not in known:
+                fix = meant(name, names, "it was not ranked; remove it")
+                raise table.error(f"unknown item {name!r}", fix, None, column.holds(name))
+        sides.append(np.array([known[name] for name in column.values])[column.codes])
+    same = sides[0] == sides[1]
+    if same.any():
+        problem = f"item {names[sides[0][int(np.argmax(same))]]!r} is paired with itself"
+        raise table.error(problem, "remove it", None, same)
+    return np.stack(sides, axis=1)
 
 
 def _read_new_items(path: Path, ranker: Any, names: list[str]) -> Items:
@@ -82,19 +91,6 @@ def _read_new_items(path: Path, ranker: Any, names: list[str]) -> Items:
         if name in names:
             raise DataError(path, f"item {name!r} was ranked already", "remove it here")
     return new
-
-
-def _numbers(named: list[tuple[int, str, str]], names: list[str], path: Path) -> np.ndarray:
-    """Numbers of the items of each pair, shape (P, 2)."""
-    known = {name: number for number, name in enumerate(names)}
-    for row, *pair in named:
-        for name in pair:
-            if name not in known:
-                fix = meant(name, names, "it was not ranked; remove it")
-                raise DataError(path, f"unknown item {name!r}", fix, row=row)
-        if pair[0] == pair[1]:
-            raise DataError(path, f"item {pair[0]!r} is paired with itself", "remove it", row=row)
-    return np.array([[known[first], known[second]] for _, first, second in named])
 
 
 def _table(header: list[str], rows: Iterable[Sequence[Any]]) -> list[list[str]]:

@@ -23,7 +23,6 @@ from bayesrank.datasets.table import Table
 
 __all__ = ["Battles", "read_sides", "read_wins"]
 
-_BLOCK = 2**16  # rows that are looked at together
 _NOT_PLAYED = {
     *("postponed", "cancelled", "canceled", "abandoned", "suspended", "scheduled", "upcoming"),
     *("not started", "ns", "in progress"),
@@ -141,10 +140,7 @@ def _itself(first: Column, second: Column) -> NDArray[np.bool_]:
     """Rows whose two items have one name; an empty one is none."""
     number = {name: i for i, name in enumerate(first.values) if name}
     same = np.array([number.get(name, -1) for name in second.values])
-    found = np.empty(len(first.codes), bool)
-    for k in range(0, len(found), _BLOCK):  # what is in between stays small
-        found[k : k + _BLOCK] = same[second.codes[k : k + _BLOCK]] == first.codes[k : k + _BLOCK]
-    return found
+    return same[second.codes] == first.codes
 
 
 def _told(

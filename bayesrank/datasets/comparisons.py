@@ -32,7 +32,6 @@ from bayesrank.datasets.reshape import BY_CELLS, BY_NAMES, reshaped
 from bayesrank.datasets.table import Source, Table, plain_key, read_table
 
 IN_PYTHON = "options are arguments of ColumnNames: read_comparisons(table, columns=...)"
-_BLOCK = 2**16  # rows that are looked at together
 _BESIDE = {"judge", "category", "weight", "time"}  # roles that any layout may have
 
 
@@ -268,8 +267,7 @@ def _numbered(
     place = np.argsort(order)  # the inverse of a permutation
     numbers = np.empty((len(table.rows), 2), np.int64)
     for side, column in enumerate(sides):
-        for k in range(0, len(numbers), _BLOCK):
-            numbers[k : k + _BLOCK, side] = place[places[side]][column.codes[k : k + _BLOCK]]
+        numbers[:, side] = place[places[side]][column.codes]
     texts = list(index)
     return numbers, tuple(texts[i] for i in order)
 
