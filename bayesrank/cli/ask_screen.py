@@ -19,16 +19,6 @@ from bayesrank.datasets.items import Items
 from bayesrank.ranking import RankSummary
 from bayesrank.ranking.columns import columns_of
 
-__all__ = [
-    "WIDE",
-    "View",
-    "draw_screen",
-    "feature_table",
-    "leaders_table",
-    "progress_line",
-    "shortened",
-]
-
 _LEADERS = 5
 # Narrower screens show less of each leader, and the progress in words alone.
 WIDE = 64

@@ -30,8 +30,6 @@ from bayesrank.cli.tables import ranking_table
 from bayesrank.datasets.items import Items
 from bayesrank.ranking import RankSummary
 
-__all__ = ["AskSession"]
-
 _TABLE = 76  # columns that the whole table takes
 
 _LEFT, _RIGHT = ("\x1b[D", "\x1bOD"), ("\x1b[C", "\x1bOC")

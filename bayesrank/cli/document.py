@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from bayesrank.cli.pipeline import Analysis, Ranking, Settings
     from bayesrank.datasets import ComparisonData
 
-__all__ = ["DOCUMENT", "document", "dumped", "read_document", "refuse_another_input"]
-
 DOCUMENT = "ranking.json"
 _MOST_PAIRS = 20  # items whose pairs are told
 

@@ -22,8 +22,6 @@ from typing import Any
 from bayesrank._files import abandon
 from bayesrank._names import shown
 
-__all__ = ["Interrupted", "keep", "look", "undivided", "waiting", "watched"]
-
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 _QUIET, _PATIENCE = 0.5, 4.5  # seconds until it says that it is ending, and then until it does
 _STOP = b"\0"

@@ -12,8 +12,6 @@ from bayesrank.cli.outputs import PrintError, output_folder, write
 from bayesrank.cli.progress import Steps, stdout_console
 from bayesrank.datasets.errors import DataError
 
-__all__ = ["Job", "blamed", "job"]
-
 
 @contextmanager
 def blamed(path: Path) -> Iterator[None]:

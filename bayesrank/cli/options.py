@@ -12,10 +12,6 @@ import click
 
 from bayesrank._memory import PREDICTS, check_start
 
-__all__ = [
-    "OUT", "QUIET", "SEED", "choice", "command", "count", "file", "help_of", "level", "option",
-]  # fmt: skip
-
 Option = Callable[[Mapping[str, str]], click.Option]
 
 

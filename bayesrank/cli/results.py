@@ -17,8 +17,6 @@ from bayesrank.cli.pipeline import FILES, RANKER
 from bayesrank.cli.report import report as page_of
 from bayesrank.ranking.columns import percent
 
-__all__ = ["compare", "load_results", "report", "suggest"]
-
 
 def load_results(results: Path) -> Any:
     """The ranker in a folder of results."""

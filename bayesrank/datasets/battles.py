@@ -21,8 +21,6 @@ from bayesrank.datasets.outcomes import (
 )
 from bayesrank.datasets.table import Table
 
-__all__ = ["Battles", "read_sides", "read_wins"]
-
 _NOT_PLAYED = {
     *("postponed", "cancelled", "canceled", "abandoned", "suspended", "scheduled", "upcoming"),
     *("not started", "ns", "in progress"),

@@ -13,11 +13,6 @@ from numpy.typing import NDArray
 from bayesrank.datasets.errors import quoted
 from bayesrank.datasets.table import Column, Table
 
-__all__ = [
-    "NOTHING", "TIED", "finite", "nothing", "number", "numbers", "quoted",
-    "refuse_nothing", "text", "time", "truth", "whole",
-]  # fmt: skip
-
 TRUTH = {
     **dict.fromkeys(("", "0", "0.0", "false", "no", "n"), False),  # pandas writes 0.0 beside gaps
     **dict.fromkeys(("1", "1.0", "true", "yes", "y"), True),

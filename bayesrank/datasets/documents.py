@@ -12,8 +12,6 @@ from bayesrank.datasets import cells
 from bayesrank.datasets.layouts import LINKS, TEXTS, find
 from bayesrank.datasets.table import read_table
 
-__all__ = ["TextData", "read_links", "read_texts"]
-
 
 @dataclass(frozen=True)
 class TextData:

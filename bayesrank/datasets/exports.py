@@ -8,8 +8,6 @@ from typing import Any
 
 from bayesrank.datasets.errors import DataError, tell
 
-__all__ = ["JSON_SUFFIXES", "read_games", "read_json"]
-
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 
 Record = dict[str, Any]

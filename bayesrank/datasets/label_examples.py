@@ -13,8 +13,6 @@ from bayesrank.datasets import cells
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.table import Table, read_table
 
-__all__ = ["LabelExamples", "read_label_examples"]
-
 _RANK, _RELEVANT = "rank:", "relevant:"
 
 

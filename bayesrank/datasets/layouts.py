@@ -13,11 +13,6 @@ from bayesrank.datasets.cells import quoted
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.table import Column, Table
 
-__all__ = [
-    "COMPARISONS", "RATINGS", "WINS", "ColumnNames", "ColumnRole", "Found", "Layout", "all_sides",
-    "find", "fitting", "option", "sides_of", "two_columns", "unused_column_hints",
-]  # fmt: skip
-
 
 class ColumnRole(NamedTuple):
     """What a column may hold.

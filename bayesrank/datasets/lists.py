@@ -15,8 +15,6 @@ from bayesrank.datasets.svmlight import LARGEST, BadLine, index_values, level
 from bayesrank.datasets.table import Table, read_table
 from bayesrank.datasets.text import FIELD, LINE, read_text
 
-__all__ = ["ListData", "align", "read_lists"]
-
 _LARGEST = 2**31
 _SVMLIGHT = "grade qid:name index:number ..."
 _LONGEST = 10  # digits of a feature's number, or of a list's length

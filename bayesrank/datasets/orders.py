@@ -23,8 +23,6 @@ from bayesrank.datasets.items import Items
 from bayesrank.datasets.preflib import NamedOrder, Order
 from bayesrank.datasets.table import Column, Table
 
-__all__ = ["implied", "read_order_cells"]
-
 _SAME = re.compile(r"[=~]")
 
 

@@ -12,8 +12,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LOSS", "TIE", "WIN", "holds_points", "numbers_mean", "tells_how_much", "words_mean"]
-
 LOSS, TIE, WIN = 0, 1, 2
 _TIES = {
     *("tie", "ties", "tied", "draw", "d", "equal", "equally good", "equally bad", "both", "x"),

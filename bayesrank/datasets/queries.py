@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from bayesrank._tables import missing, numbered, plain_array
 
-__all__ = ["QueryLists", "group_queries"]
-
 
 @dataclass(frozen=True, eq=False)
 class QueryLists:

@@ -12,8 +12,6 @@ from bayesrank.datasets.errors import DataError, tell
 from bayesrank.datasets.layouts import RATINGS, find
 from bayesrank.datasets.table import Source, Table, read_table
 
-__all__ = ["RatingData", "read_ratings"]
-
 
 @dataclass(frozen=True, eq=False)
 class RatingData:

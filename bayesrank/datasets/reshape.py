@@ -18,8 +18,6 @@ from bayesrank.datasets import cells
 from bayesrank.datasets.layouts import COMPARISONS, WINS, fitting, sides_of, two_columns
 from bayesrank.datasets.table import Column, Table, plain_key
 
-__all__ = ["BY_CELLS", "BY_NAMES", "Reshape", "reshaped"]
-
 
 class Reshape(NamedTuple):
     """A layout by an example of its header, and what turns it into a standard one."""

@@ -12,8 +12,6 @@ from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.layouts import RATINGS
 from bayesrank.datasets.svmlight import BadLine, feature, index_values, level
 
-__all__ = ["BadLine", "Example", "StreamLayout", "parse_line", "sniff", "survey"]
-
 _MOST_LEVELS = 100  # that are taken from a file alone: a year or an id is no level
 
 

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from bayesrank.datasets.cells import finite
 from bayesrank.datasets.errors import quoted
 
-__all__ = ["BadLine", "feature", "index_values", "level"]
-
 # Larger numbers are taken for mistakes: their squares would soon leave double precision's range.
 LARGEST = 1e30
 _LONGEST = 15  # digits of an index

@@ -20,8 +20,6 @@ from bayesrank.datasets.errors import DataError, quoted, tell
 from bayesrank.datasets.exports import JSON_SUFFIXES, read_games, read_json
 from bayesrank.datasets.text import opened, plain_columns, read_bytes, separated, strict_lines
 
-__all__ = ["Source", "Table", "read_table"]
-
 PARQUET_SUFFIXES = (".parquet", ".pq")
 SHEET_SUFFIXES = (".xlsx", ".xlsm", ".xls", ".ods")
 _TITLE = "remove the lines above the one that names the columns"

@@ -21,17 +21,6 @@ from bayesrank._memory import check_memory
 from bayesrank._tables import Column
 from bayesrank.datasets.errors import DataError, tell
 
-__all__ = [
-    "FIELD",
-    "LINE",
-    "opened",
-    "plain_columns",
-    "read_bytes",
-    "read_text",
-    "separated",
-    "strict_lines",
-]
-
 _MARKS = {
     codecs.BOM_UTF8: ("utf-8",),
     codecs.BOM_UTF32_LE: ("utf-32",),  # begins as the mark of UTF-16 does

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from bayesrank.datasets import ComparisonData
 from bayesrank.solvers.comparisons import EPSkills, JudgedSkills
 
-__all__ = ["margins_of_log"]
-
 Array = NDArray[np.float64]
 
 

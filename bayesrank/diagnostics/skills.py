@@ -18,8 +18,6 @@ from bayesrank.models import judged_comparisons
 from bayesrank.solvers.comparisons import ArenaFit
 from bayesrank.solvers.comparisons.terms import arguments_of
 
-__all__ = ["size_of", "skills_of_log", "skills_of_result"]
-
 Array = NDArray[np.float64]
 
 _OF_LOGS = ("category_skill", "reliability", "position_effect", "bias", "tie_width")

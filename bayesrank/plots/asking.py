@@ -4,15 +4,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
 from bayesrank.plots.figure import axes_or_new, frame, plain_legend, shorten
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from bayesrank.active import Beliefs
 
 Array = NDArray[np.float64]
@@ -24,8 +25,8 @@ def plot_learning_curves(
     band: str = "sd",
     reference: Mapping[str, float] | None = None,
     ylabel: str = "pairs in the wrong order",
-    ax: "Axes | None" = None,
-) -> "Axes":
+    ax: Axes | None = None,
+) -> Axes:
     """Draw how an error falls with the number of answers, for several ways of asking.
 
     Parameters
@@ -48,8 +49,6 @@ def plot_learning_curves(
     ValueError
         If an argument cannot be used; the message names it and what to do.
     """
-    from matplotlib.ticker import PercentFormatter
-
     if band not in ("sd", "se"):
         raise ValueError(f"band must be 'sd' or 'se', got {band!r}")
     if not curves:
@@ -86,7 +85,7 @@ def plot_question(
     question: tuple[int, int] | None = None,
     names: Sequence[object] | None = None,
     score_label: str = "expected gain of an answer (nats)",
-) -> "Figure":
+) -> Figure:
     """Draw in two panels why a question was chosen: its items, and the gains of other questions.
 
     The left panel shows all items from the highest skill to the lowest, each with one posterior
@@ -115,8 +114,6 @@ def plot_question(
     ValueError
         If the arguments do not fit each other; the message says how.
     """
-    from matplotlib import pyplot as plt
-
     candidates, pair = _checked(beliefs, pairs, scores, question, names)
     gains = np.asarray(scores, float)
     labels = [shorten(i if names is None else names[i]) for i in pair]
@@ -157,7 +154,7 @@ def _checked(
     return candidates, pair
 
 
-def _draw_items(ax: "Axes", beliefs: "Beliefs", pair: Array, labels: list[str]) -> None:
+def _draw_items(ax: Axes, beliefs: "Beliefs", pair: Array, labels: list[str]) -> None:
     """All items from the best to the worst, the two of the question marked."""
     mean, sd = _about_the_average(beliefs)
     order, ranks = np.argsort(-mean, kind="stable"), np.arange(1, len(mean) + 1)
@@ -176,7 +173,7 @@ def _draw_items(ax: "Axes", beliefs: "Beliefs", pair: Array, labels: list[str]) 
 
 
 def _draw_candidates(
-    ax: "Axes", beliefs: "Beliefs", pairs: Array, scores: Array, pair: Array, score_label: str
+    ax: Axes, beliefs: "Beliefs", pairs: Array, scores: Array, pair: Array, score_label: str
 ) -> None:
     """Every candidate by how open its answer is and how little is known of its margin."""
     win, sd = _open_and_unknown(beliefs, pairs)

@@ -5,20 +5,20 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from bayesrank.plots.figure import frame
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from bayesrank.diagnostics import CrossCheck
     from bayesrank.diagnostics.comparison import Comparison
 
 
 def plot_crosscheck(
     check: "CrossCheck", engine: str | None = None, *, labels: Mapping[str, str] | None = None
-) -> "Figure":
+) -> Figure:
     """Draw an engine's means and standard deviations against NUTS's, one dot a quantity.
 
     Parameters
@@ -41,8 +41,6 @@ def plot_crosscheck(
     ValueError
         If NUTS or ``engine`` was not among the engines run.
     """
-    from matplotlib import pyplot as plt
-
     engine = check.verdict.engine if engine is None else engine
     comparisons = [c for c in check.comparisons if c.engine == engine]
     if not comparisons:
@@ -83,7 +81,7 @@ def plot_crosscheck(
     return figure
 
 
-def _square(ax: "Axes", xlabel: str, ylabel: str) -> None:
+def _square(ax: Axes, xlabel: str, ylabel: str) -> None:
     """Draw the line of equality over a square that holds all dots."""
     low = min(ax.get_xlim()[0], ax.get_ylim()[0])
     high = max(ax.get_xlim()[1], ax.get_ylim()[1])
@@ -92,7 +90,7 @@ def _square(ax: "Axes", xlabel: str, ylabel: str) -> None:
     frame(ax, xlabel, ylabel)
 
 
-def _note(ax: "Axes", text: str) -> None:
+def _note(ax: Axes, text: str) -> None:
     ax.text(0.98, 0.03, text, ha="right", transform=ax.transAxes, fontsize="small", color="0.3")
 
 

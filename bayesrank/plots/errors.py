@@ -4,13 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
 from bayesrank.plots.figure import axes_or_new, frame, plain_legend, shorten
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from bayesrank.bounds import ErrorInterval
 
 _METHODS = {
@@ -26,8 +25,8 @@ def plot_error_intervals(
     *,
     truth: float | None = None,
     xlabel: str = "Expected share of pairs in the wrong order",
-    ax: "Axes | None" = None,
-) -> "Axes":
+    ax: Axes | None = None,
+) -> Axes:
     """Draw intervals of one expected error, coloured by what they assume, in groups.
 
     Parameters
@@ -71,8 +70,8 @@ def plot_metrics(
     low: ArrayLike,
     high: ArrayLike,
     *,
-    ax: "Axes | None" = None,
-) -> "Axes":
+    ax: Axes | None = None,
+) -> Axes:
     """Draw a point and an interval for each metric.
 
     Parameters

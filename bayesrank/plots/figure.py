@@ -1,24 +1,21 @@
 """What the pictures share: a figure when none is given, labels that can be read, heat maps."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _LONGEST = 28
 _WRITTEN, _PALE = 20, 0.15  # most rows with numbers in the cells; share of colours left out
 
 
-def axes_or_new(ax: "Axes | None", width: float, height: float) -> "Axes":
+def axes_or_new(ax: Axes | None, width: float, height: float) -> Axes:
     """Return ``ax``, or the axes of a new figure of this size in inches."""
     if ax is not None:
         return ax
-    from matplotlib import pyplot as plt
-
     return plt.subplots(figsize=(width, height), layout="constrained")[1]
 
 
@@ -36,7 +33,7 @@ def ranked_labels(names: Sequence[str], ranks: Iterable[int]) -> list[str]:
     return [f"{rank}. {shorten(name)}" for rank, name in zip(ranks, names, strict=True)]
 
 
-def frame(ax: "Axes", xlabel: str, ylabel: str | None, title: str | None = None) -> None:
+def frame(ax: Axes, xlabel: str, ylabel: str | None, title: str | None = None) -> None:
     """Name axes and picture, and leave out the lines above and at the right."""
     ax.set_xlabel(xlabel)
     if ylabel is not None:
@@ -46,14 +43,14 @@ def frame(ax: "Axes", xlabel: str, ylabel: str | None, title: str | None = None)
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def plain_legend(ax: "Axes", **where: Any) -> None:
+def plain_legend(ax: Axes, **where: Any) -> None:
     """A legend without a frame, whose names are no formulas."""
     for text in ax.legend(frameon=False, **where).get_texts():
         text.set_parse_math(False)
 
 
 def heat_map(
-    ax: "Axes",
+    ax: Axes,
     values: NDArray[Any],
     rows: Sequence[str],
     columns: Sequence[str],

@@ -1,16 +1,16 @@
 """Heat maps of pairs of items: who beats whom, and which of them the same people like."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import PercentFormatter
 from numpy.typing import ArrayLike
+from scipy.cluster.hierarchy import leaves_list, linkage
+from scipy.spatial.distance import squareform
 
 from bayesrank.plots.figure import axes_or_new, heat_map, ranked_labels, shorten
 from bayesrank.ranking import pairwise_probability, summarize
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 def plot_pairwise(
@@ -19,8 +19,8 @@ def plot_pairwise(
     *,
     components: ArrayLike | None = None,
     max_items: int = 20,
-    ax: "Axes | None" = None,
-) -> "Axes":
+    ax: Axes | None = None,
+) -> Axes:
     """Draw the probability that each item is better than each other, in ranked order.
 
     Items stand in the order of `bayesrank.ranking.summarize`, with the ranks that it gives them.
@@ -45,8 +45,6 @@ def plot_pairwise(
         If ``max_items`` is not positive, or ``samples``, ``names`` or ``components`` do not fit,
         see `bayesrank.ranking`.
     """
-    from matplotlib.ticker import PercentFormatter
-
     if max_items < 1:
         raise ValueError(f"max_items must be at least 1, got {max_items}")
     summary = summarize(samples, names, components=components)
@@ -70,9 +68,7 @@ def plot_pairwise(
     return ax
 
 
-def plot_similarity(
-    kernel: ArrayLike, names: Sequence[object], *, ax: "Axes | None" = None
-) -> "Axes":
+def plot_similarity(kernel: ArrayLike, names: Sequence[object], *, ax: Axes | None = None) -> Axes:
     """Draw the correlations of items over users, alike ones side by side.
 
     Some labels of many items are left out, but no item.
@@ -120,9 +116,6 @@ def plot_similarity(
 
 def _alike_together(correlation: np.ndarray) -> np.ndarray:
     """Order of items (m,) in which neighbours are alike, from a hierarchy of clusters."""
-    from scipy.cluster.hierarchy import leaves_list, linkage
-    from scipy.spatial.distance import squareform
-
     apart = 1.0 - 0.5 * (correlation + correlation.T)
     np.fill_diagonal(apart, 0.0)
     distance = squareform(np.maximum(apart, 0.0), checks=False)

@@ -1,24 +1,22 @@
 """The ranking as a forest plot: one line an item, best on top."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from bayesrank.plots.figure import axes_or_new, ranked_labels
 from bayesrank.ranking import RankSummary
 from bayesrank.ranking.columns import span
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 def plot_ranking(
     summary: RankSummary,
     *,
-    ax: "Axes | None" = None,
+    ax: Axes | None = None,
     max_items: int = 40,
     xlabel: str = "Skill (higher is better; only differences matter)",
-) -> "Axes":
+) -> Axes:
     """Draw each item's skill with its uncertainty, best on top, and the ranks it may have.
 
     Dots of provisional items are hollow.
@@ -63,7 +61,7 @@ def plot_ranking(
     return ax
 
 
-def _draw_skills(ax: "Axes", summary: RankSummary, shown: Any, place: Any) -> None:
+def _draw_skills(ax: Axes, summary: RankSummary, shown: Any, place: Any) -> None:
     """Dots and bars of the items `shown` (m,), at the heights `place` (m,)."""
     for row in place[::2]:
         ax.axhspan(row - 0.5, row + 0.5, color="0.96", zorder=0)
@@ -76,7 +74,7 @@ def _draw_skills(ax: "Axes", summary: RankSummary, shown: Any, place: Any) -> No
         ax.axhline((place[row] + place[row + 1]) / 2, color="0.3", lw=1, ls=":")
 
 
-def _name_rows(ax: "Axes", summary: RankSummary, shown: Any, place: Any) -> None:
+def _name_rows(ax: Axes, summary: RankSummary, shown: Any, place: Any) -> None:
     """Ranks and names at the left, likely ranks at the right."""
     labels = ranked_labels(summary.names, summary.rank)
     # Names with dollars are no formulas.

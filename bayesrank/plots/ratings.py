@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
+from scipy.stats import binomtest
 
 from bayesrank.plots.figure import axes_or_new, frame, shorten
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 def plot_tastes(
@@ -126,7 +124,5 @@ def plot_reliability(
 
 
 def _wilson(count: int, number: int) -> tuple[float, float]:
-    from scipy.stats import binomtest
-
     interval = binomtest(count, number).proportion_ci(0.9, method="wilson")
     return interval.low, interval.high

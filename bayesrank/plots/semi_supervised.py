@@ -7,14 +7,16 @@ References
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from scipy import sparse
 
 Array = NDArray[np.float64]
 
@@ -40,7 +42,7 @@ def plot_semi_supervised(
     xlabel: str = "item, in the order of its skill with the graph",
     feature_names: Sequence[str] = ("first feature", "second feature"),
     num_grid: int = 80,
-) -> "Figure":
+) -> Figure:
     """Draw the skills without and with a graph, over two features, and their error bars [1]_.
 
     Parameters
@@ -75,9 +77,6 @@ def plot_semi_supervised(
     ValueError
         If there are not two features, or `num_grid` is too small.
     """
-    from matplotlib import pyplot as plt
-    from matplotlib.ticker import MaxNLocator
-
     items, pairs = np.asarray(X, float), np.asarray(comparisons)
     if items.ndim != 2 or items.shape[1] != 2:
         raise ValueError(f"X has shape {items.shape}; the picture takes two features, (n, 2)")
@@ -125,24 +124,21 @@ def _winners_and_losers(num_items: int, pairs: NDArray) -> tuple[NDArray, NDArra
     return np.flatnonzero((wins > 0) & (wins >= losses)), np.flatnonzero(losses > wins)
 
 
-def _mark_items(ax: "Axes", items: Array, pairs: NDArray) -> None:
+def _mark_items(ax: Axes, items: Array, pairs: NDArray) -> None:
     ax.plot(*items.T, "o", markersize=4, markerfacecolor="white", markeredgecolor="0.15", zorder=3)
     for marked, marker in zip(_winners_and_losers(len(items), pairs), "^v", strict=True):
         style = {"markersize": 10, "markerfacecolor": "gold", "markeredgecolor": "0.15"}
         ax.plot(*items[marked].T, marker, zorder=4, **style)
 
 
-def _draw_edges(ax: "Axes", items: Array, graph: Any) -> None:
-    from matplotlib.collections import LineCollection
-    from scipy import sparse
-
+def _draw_edges(ax: Axes, items: Array, graph: Any) -> None:
     first, second = sparse.triu(sparse.coo_array(graph), k=1).nonzero()
     edges = np.stack([items[first], items[second]], axis=1)
     ax.add_collection(LineCollection(list(edges), colors="0.15", linewidths=0.8, zorder=2))
 
 
 def _error_bars(
-    ax: "Axes",
+    ax: Axes,
     without: tuple[Array, Array],
     with_graph: tuple[Array, Array],
     place: NDArray,

@@ -1,15 +1,12 @@
 """How learners of a stream get better: their running loss, and where it would end at best."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
 from bayesrank.plots.figure import axes_or_new, frame
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 def plot_running_loss(
@@ -17,8 +14,8 @@ def plot_running_loss(
     *,
     floor: float | None = None,
     start: int = 10,
-    ax: "Axes | None" = None,
-) -> "Axes":
+    ax: Axes | None = None,
+) -> Axes:
     """Draw the average loss of all examples so far, for several learners of one stream.
 
     Parameters
@@ -64,7 +61,7 @@ def plot_running_loss(
     return ax
 
 
-def _name_lines(ax: "Axes", ends: list[tuple[float, str, str, int]]) -> None:
+def _name_lines(ax: Axes, ends: list[tuple[float, str, str, int]]) -> None:
     """Write each name beside the end of its line, far enough from its neighbours to be read."""
     low, high = ax.get_ylim()
     gap, place = 0.05 * (high - low), -np.inf
