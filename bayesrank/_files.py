@@ -32,6 +32,11 @@ _BINARY = getattr(os, "O_BINARY", 0)
 _MADE: set[Path] = set()  # drafts and locks of this process
 
 
+def reason_of(error: OSError) -> str:
+    """What the system says is wrong."""
+    return error.strerror or type(error).__name__
+
+
 def abandon() -> None:
     """Remove all drafts and locks of this process, which is about to end."""
     for path in list(_MADE):

@@ -22,7 +22,15 @@ from typing import IO, Any
 from rich.table import Table
 from rich.text import Text
 
-from bayesrank._files import draft_folder, ordinary_mode, published, remove_stale, sync, withdrawn
+from bayesrank._files import (
+    draft_folder,
+    ordinary_mode,
+    published,
+    reason_of,
+    remove_stale,
+    sync,
+    withdrawn,
+)
 from bayesrank._names import shown
 from bayesrank._states import write_arrays
 from bayesrank.cli.interrupt import keep, look, undivided
@@ -56,21 +64,27 @@ def output_folder(out: Path, files: Sequence[str], inputs: Sequence[Path] = ()) 
     an `out` that cannot be written before any work.
     """
     place = Path(os.path.realpath(out))
-    try:
+    with refused("use another --out", f"{out}: the results"), contextlib.ExitStack() as stack:
         _check(out, place, files, inputs)
-        with contextlib.ExitStack() as stack:
-            remove_stale(place)  # an earlier version had its drafts there
-            draft = _draft(place, stack)
-            yield draft
-            look()
-            with undivided():
-                _publish(draft, place, files)
-                keep(f"the results are in {out}")
+        remove_stale(place)  # an earlier version had its drafts there
+        draft = _draft(place, stack)
+        yield draft
+        look()
+        with undivided():
+            _publish(draft, place, files)
+            keep(f"the results are in {out}")
+
+
+@contextlib.contextmanager
+def refused(fix: str, what: str = "") -> Iterator[None]:
+    """Say in one line what cannot be written, by default the file that the system names."""
+    try:
+        yield
     except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise OutputError(
-            f"{out}: the results cannot be written ({reason}); use another --out"
-        ) from error
+        if not what and error.filename is None:  # standard output, which nobody reads any more
+            raise
+        what = what or f"{error.filename}:"
+        raise OutputError(f"{what} cannot be written ({reason_of(error)}); {fix}") from error
 
 
 def write(path: Path, thing: Any) -> None:
@@ -138,18 +152,8 @@ def give_tables(tables: NamedTables, fix: str) -> None:
 
     It takes away all old tables but the last before it puts any in place, so old and new never mix.
     """
-    try:
-        _write_tables(tables)
-    except OSError as error:
-        if error.filename is None:  # standard output, which nobody reads any more
-            raise
-        reason = error.strerror or type(error).__name__
-        raise OutputError(f"{error.filename}: cannot be written ({reason}); {fix}") from error
-
-
-def _write_tables(tables: NamedTables) -> None:
     printed, on_screen = io.BytesIO(), sys.stdout.isatty()
-    with contextlib.ExitStack() as drafts:
+    with refused(fix), contextlib.ExitStack() as drafts:
         paths = []
         for path, rows in tables:
             file = printed
@@ -167,7 +171,9 @@ def _write_tables(tables: NamedTables) -> None:
             drafts.close()  # the last is put in place first
             if paths:
                 keep(f"the results are in {', '.join(map(str, paths))}")
-    _print(printed.getvalue())
+    sys.stdout.flush()
+    sys.stdout.buffer.write(printed.getvalue())
+    sys.stdout.flush()
 
 
 def csv_text(frame: Any) -> str:
@@ -181,13 +187,6 @@ def _write_rows(file: IO[bytes], rows: Iterable[Sequence[Any]]) -> None:
     # Python before 3.13 quotes a carriage return only where lines end with one.
     csv.writer(_Lines(file), lineterminator=_CRLF).writerows(rows)
     file.flush()  # what there is no room for is told before any file is put in place
-
-
-def _print(table: bytes) -> None:
-    """Print text as it is."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write(table)
-    sys.stdout.flush()
 
 
 def _show(rows: Iterable[Sequence[Any]]) -> None:

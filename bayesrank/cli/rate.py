@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -27,16 +27,6 @@ _MOST_IN_PICTURE = 30
 _MOST_PREDICTIONS = 1_000_000
 
 
-class _Fitted(NamedTuple):
-    """What the job finds."""
-
-    predictions: pd.DataFrame | None  #: None if there would be too many
-    rankings: pd.DataFrame
-    items: pd.DataFrame
-    kernel: pd.DataFrame  #: covariance over users of the most rated items
-    notes: tuple[str, ...]
-
-
 def rate(
     ratings: Path,
     items: Path | None,
@@ -55,10 +45,12 @@ def rate(
     with job(out, FILES, inputs, quiet=quiet) as run, run.steps.running():
         with run.steps.step("Learning what users share"):
             model = _fit(data, features, **options)
+        rated = _rated(data, model)
         with run.steps.step("Predicting"):
-            fitted = _predict(data, model, top)
-        run.write(_results(fitted))
-    run.show(_table(fitted.rankings, rows), *fitted.notes, run.where)
+            results = _predict(model, rated, top)
+        run.write(results)
+    notes = _notes(data, model, rated)
+    run.show(_table(results["rankings.csv"], rows), *notes, run.where)
 
 
 def _check_memory(num_users: int, num_items: int) -> None:
@@ -105,10 +97,18 @@ def _fit(
     return model
 
 
-def _predict(data: RatingData, model: CollaborativeOrdinalGP, top: int) -> _Fitted:
-    users, items = list(model.users_), list(model.items_)
-    rated = np.zeros((len(users), len(items)), bool)
+def _rated(data: RatingData, model: CollaborativeOrdinalGP) -> np.ndarray:
+    """Which pairs were rated, shape (users, items)."""
+    rated = np.zeros((len(model.users_), len(model.items_)), bool)
     rated[tuple(data.rows.T)] = True
+    return rated
+
+
+def _predict(model: CollaborativeOrdinalGP, rated: np.ndarray, top: int) -> dict[str, Any]:
+    """The tables and the pictures, by the names of their files."""
+    from bayesrank.plots import plot_similarity, plot_tastes
+
+    users, items = list(model.users_), list(model.items_)
     mean, _ = model.result.functions()
     best = np.argsort(np.where(rated, np.inf, -mean), axis=1, kind="stable")[:, :top]
     pairs = [(u, i) for u in range(len(users)) for i in best[u] if not rated[u, i]]
@@ -128,7 +128,14 @@ def _predict(data: RatingData, model: CollaborativeOrdinalGP, top: int) -> _Fitt
     shown = table.ratings.sort_values(ascending=False, kind="stable").index[:_MOST_IN_PICTURE]
     names = [items[i] for i in shown]
     kernel = pd.DataFrame(model.shared_kernel_[np.ix_(shown, shown)], names, names)
-    return _Fitted(predictions, rankings, table, kernel, _notes(data, model, rated))
+    tastes = drawn(plot_tastes, table["liking"], table["disagreement"], list(table["item"]))
+    return {
+        "predictions.csv": predictions,
+        "rankings.csv": rankings,
+        "items.csv": table.round(4),
+        "items.png": tastes,
+        "similarity.png": drawn(plot_similarity, kernel, names) if len(names) > 1 else None,
+    }
 
 
 def _rows(model: CollaborativeOrdinalGP, pairs: list[tuple[int, int]]) -> pd.DataFrame:
@@ -169,21 +176,6 @@ def _notes(data: RatingData, model: CollaborativeOrdinalGP, rated: np.ndarray) -
     if data.ignored_columns:
         notes.append(f"Columns not used: {', '.join(data.ignored_columns)}.")
     return tuple(notes)
-
-
-def _results(fitted: _Fitted) -> dict[str, Any]:
-    """The tables and the pictures, by the names of their files."""
-    from bayesrank.plots import plot_similarity, plot_tastes
-
-    table, kernel = fitted.items, fitted.kernel
-    told = table["liking"], table["disagreement"], list(table["item"])
-    return {
-        "predictions.csv": fitted.predictions,
-        "rankings.csv": fitted.rankings,
-        "items.csv": table.round(4),
-        "items.png": drawn(plot_tastes, *told),
-        "similarity.png": drawn(plot_similarity, kernel, list(kernel)) if len(kernel) > 1 else None,
-    }
 
 
 def _table(rankings: pd.DataFrame, rows: int) -> Any:

@@ -12,7 +12,7 @@ from jinja2 import UndefinedError
 from bayesrank._files import published
 from bayesrank._names import meant, shown
 from bayesrank.cli.document import read_document
-from bayesrank.cli.outputs import OutputError, give_tables, refuse_to_replace
+from bayesrank.cli.outputs import OutputError, give_tables, refuse_to_replace, refused
 from bayesrank.cli.pipeline import FILES, RANKER
 from bayesrank.cli.report import report as page_of
 from bayesrank.ranking.columns import percent
@@ -79,13 +79,9 @@ def report(results: Path, title: str | None) -> None:
         things = {"report.html": page_of(found).encode(), "card.png": card(found)}
     except (LookupError, TypeError, ValueError, UndefinedError) as error:
         raise OutputError(f"{results}: ranking.json is damaged; run `rank` again") from error
-    try:
-        for name, thing in things.items():
-            with published(results / name) as file:
-                file.write(thing)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise OutputError(f"{error.filename}: cannot be written ({reason})") from error
+    for name, thing in things.items():
+        with refused("make room for it"), published(results / name) as file:
+            file.write(thing)
     click.echo(shown(f"Saved to {results}: {', '.join(things)}"))
 
 

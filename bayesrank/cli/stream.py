@@ -12,7 +12,7 @@ from bayesrank._files import locked
 from bayesrank._memory import check_memory
 from bayesrank._names import count_of, shown
 from bayesrank.cli.interrupt import Interrupted, kept
-from bayesrank.cli.outputs import OutputError, refuse_no_file
+from bayesrank.cli.outputs import OutputError, refuse_no_file, refused
 from bayesrank.cli.stream_run import StreamRun, Tally
 from bayesrank.datasets.stream import StreamLayout, survey
 
@@ -70,16 +70,14 @@ def stream(
 def _lock(stack: ExitStack, checkpoint: Path) -> None:
     """Refuse a checkpoint that another run is writing to, or that cannot be written."""
     refuse_no_file("--checkpoint", checkpoint)
-    try:
-        stack.enter_context(locked(checkpoint))
-    except BlockingIOError:
-        raise OutputError(
-            f"{checkpoint}: another run keeps there what it learns; wait until it has ended, or "
-            "use another --checkpoint"
-        ) from None
-    except OSError as error:
-        problem = f"the checkpoint cannot be written ({error.strerror or type(error).__name__})"
-        raise OutputError(f"{checkpoint}: {problem}; use --checkpoint") from None
+    with refused("use --checkpoint", f"{checkpoint}: the checkpoint"):
+        try:
+            stack.enter_context(locked(checkpoint))
+        except BlockingIOError:
+            raise OutputError(
+                f"{checkpoint}: another run keeps there what it learns; wait until it has ended, "
+                "or use another --checkpoint"
+            ) from None
 
 
 def _layout(

@@ -7,8 +7,9 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
+from bayesrank._files import reason_of
 from bayesrank.cli.interrupt import keep, undivided, waiting
-from bayesrank.cli.outputs import OutputError
+from bayesrank.cli.outputs import refused
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.stream import Example, StreamLayout, parse_line
 from bayesrank.datasets.svmlight import BadLine
@@ -122,12 +123,9 @@ class StreamRun:
                 "layout": list(self.layout),
                 "tally": self.tally._asdict(),
             }
-            try:
-                with undivided():
-                    self.model.save(self.checkpoint, notes=notes)
-            except OSError as error:
-                problem = f"the checkpoint cannot be written ({_reason(error)})"
-                raise OutputError(f"{self.checkpoint}: {problem}; use --checkpoint") from None
+            place = f"{self.checkpoint}: the checkpoint"
+            with refused("use --checkpoint", place), undivided():
+                self.model.save(self.checkpoint, notes=notes)
             keep(self._left_behind)
         if changed and self.tally.examples:
             self.report(self.tally)
@@ -149,9 +147,8 @@ class StreamRun:
                     return
                 yield raw
         except OSError as error:
-            raise DataError(
-                self.source, f"it cannot be read ({_reason(error)})", "check it"
-            ) from None
+            problem = f"it cannot be read ({reason_of(error)})"
+            raise DataError(self.source, problem, "check it") from None
 
     def _refuse_unless_continued(self, lines: IO[bytes]) -> None:
         """Refuse a file that has become shorter, or whose last line has become longer."""
@@ -203,10 +200,6 @@ class StreamRun:
             nats=total,
         )
         self._waiting = []
-
-
-def _reason(error: OSError) -> str:
-    return error.strerror or type(error).__name__
 
 
 def _predict_and_learn(model: Any, X: Any, y: Any) -> tuple[Any, Any]:

@@ -45,10 +45,13 @@ class Battles:
     repeating: Column | None = None
 
 
-def _kept(found: Found, mask: NDArray[np.bool_]) -> Found:
-    """Some of the rows."""
-    columns = {role: column.kept(mask) for role, column in found.columns.items()}
-    return found._replace(table=found.table.kept(mask), columns=columns)
+def _without(found: Found, mask: NDArray[np.bool_], what: str) -> tuple[Found, tuple[str, ...]]:
+    """The other rows, and a sentence on those that are left out, if any."""
+    if not mask.any():
+        return found, ()
+    columns = {role: column.kept(~mask) for role, column in found.columns.items()}
+    found = found._replace(table=found.table.kept(~mask), columns=columns)
+    return found, (f"{what}, left out: {mask.sum():,}.",)
 
 
 def read_wins(found: Found) -> Battles:
@@ -80,30 +83,27 @@ def read_wins(found: Found) -> Battles:
 
 def read_sides(found: Found, chosen: ColumnNames) -> Battles:
     """Rows that name two items side by side; those of one item alone say nothing of skills."""
-    notes: tuple[str, ...] = ()
     repeating = None
     itself = _itself(found.columns["first"], found.columns["second"])
     if itself.all():
         fix = "give other comparisons"
         raise found.table.error("every row compares an item with itself", fix)
-    if itself.any():
-        notes = (f"Comparisons of an item with itself, left out: {itself.sum():,}.",)
-        found = _kept(found, ~itself)
-    table, first, second = found.table, found.columns["first"], found.columns["second"]
+    found, notes = _without(found, itself, "Comparisons of an item with itself")
     if "outcome" in found.columns:
         outcome, said = _told(found, found.columns["outcome"], chosen)
         notes += said
     else:
-        found, said = _played(found)
-        table, first, second = found.table, found.columns["first"], found.columns["second"]
+        scores = [found.columns[f"{side}_score"] for side in ("first", "second")]
+        absent = np.all([cells.nothing(column) for column in scores], axis=0)
+        found, said = _without(found, absent & ~absent.all(), "Rows without points")
         notes += said
-        points = [
-            cells.number(table, found.columns[f"{side}_score"]) for side in ("first", "second")
-        ]
+        scores = [found.columns[f"{side}_score"] for side in ("first", "second")]
+        points = [cells.number(found.table, column) for column in scores]
         outcome = np.sign(points[0] - points[1]).astype(int) + TIE
         repeating = _repeating(found, outcome, chosen)
         if np.abs(points[0] - points[1]).max() > 1:
             notes += ("More points win; by how many is not used.",)
+    table, first, second = found.table, found.columns["first"], found.columns["second"]
     _refuse_not_played(table)
     position = np.ones(len(table.rows))
     if "neutral" in found.columns:
@@ -123,15 +123,6 @@ def _refuse_not_played(table: Table) -> None:
         problem = f"{cell!r} says that there is no result"
         fix = f"remove such rows, or use them with --ignore {status.name}"
         raise table.error(problem, fix, status, status.holds(cell))
-
-
-def _played(found: Found) -> tuple[Found, tuple[str, ...]]:
-    """Rows that have points; games to come have none."""
-    scores = [found.columns[f"{side}_score"] for side in ("first", "second")]
-    absent = np.all([cells.nothing(column) for column in scores], axis=0)
-    if not absent.any() or absent.all():
-        return found, ()
-    return _kept(found, ~absent), (f"Rows without points, left out: {absent.sum():,}.",)
 
 
 def _itself(first: Column, second: Column) -> NDArray[np.bool_]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesrank._files import reason_of
 from bayesrank.datasets.cells import finite
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.layouts import RATINGS
@@ -98,8 +99,8 @@ def survey(
                 ):
                     break
     except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise DataError(path, f"it cannot be read ({reason})", "check the path") from None
+        problem = f"it cannot be read ({reason_of(error)})"
+        raise DataError(path, problem, "check the path") from None
     if form is None or not highest:
         fix = "write a level, then the features, on each line"
         raise DataError(path, f"there is no line to learn from{problem}", fix)

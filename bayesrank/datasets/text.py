@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesrank._files import reason_of
 from bayesrank._memory import check_memory
 from bayesrank._tables import Column
 from bayesrank.datasets.errors import DataError, tell
@@ -49,8 +50,8 @@ def opened(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise DataError(path, "there is no such file", "check the path") from None
     except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise DataError(path, f"the file cannot be read ({reason})", "check it") from None
+        problem = f"the file cannot be read ({reason_of(error)})"
+        raise DataError(path, problem, "check it") from None
 
 
 def read_text(path: str | Path) -> str:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from numpyro import validation_enabled
 
 from bayesrank._memory import TooLargeError
+from bayesrank._validate import check_count
 from bayesrank.diagnostics.comparison import Comparison, compared, references_of
 from bayesrank.diagnostics.crosscheck_result import CrossCheck, EngineRun, NUTSResult
 from bayesrank.diagnostics.full_check import Chains, against_nuts, claim_of
@@ -298,15 +299,10 @@ def _check_settings(
     contrast: str,
     tolerance: float,
 ) -> None:
-    least = {
-        "num_warmup": (num_warmup, 1),
-        "num_samples": (num_samples, 4),
-        "num_chains": (num_chains, 1),
-        "num_steps": (num_steps, 1),
-    }
-    for name, (value, minimum) in least.items():
-        if value < minimum:
-            raise ValueError(f"{name} must be at least {minimum}, got {value}")
+    check_count(num_warmup, "num_warmup")
+    check_count(num_samples, "num_samples", 4)
+    check_count(num_chains, "num_chains")
+    check_count(num_steps, "num_steps")
     if contrast not in ("elements", "pairs"):
         raise ValueError(f"contrast must be 'elements' or 'pairs', got {contrast!r}")
     if not tolerance > 0:
