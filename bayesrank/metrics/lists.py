@@ -32,11 +32,8 @@ class Lists:
 
     def total(self, values: Array, ids: Array | None = None, length: int | None = None) -> Array:
         """Sum `values` by list, or by `ids` below `length`."""
-        if length is None and self._alone:
-            return np.array([np.sum(values, dtype=np.float64), 0.0])
         where = self.list_id if ids is None else ids
-        length = self.num_lists if length is None else length
-        return np.bincount(where, weights=values, minlength=length)
+        return np.bincount(where, weights=values, minlength=length or self.num_lists)
 
     def within(self, values: Array) -> Array:
         """Sum `values` by tie group, given to each member."""
@@ -78,11 +75,6 @@ class Lists:
     def tie_free(self) -> bool:
         """Whether no list has equal scores."""
         return bool(self._new_group.all())
-
-    @cached_property
-    def _alone(self) -> bool:
-        """Whether all items are in the first list of two, as those of one query are."""
-        return self.num_lists == 2 and not self.list_id[-1:].any()
 
     @cached_property
     def _index(self) -> Array:

@@ -27,14 +27,11 @@ def count_pairs(lists: Lists) -> PairCounts:
     """Count the pairs of each list by how scores and labels order them."""
     discordant, tied_label = _inversions(lists)
     both = starts(lists.score_key) | starts(lists.label_code)
-    zero = np.zeros(lists.num_lists)
     return PairCounts(
         discordant=discordant,
-        tied_score=zero if lists.tie_free else lists.total((lists.group_size - 1) / 2),
+        tied_score=lists.total((lists.group_size - 1) / 2),
         tied_label=tied_label,
-        tied_both=zero
-        if lists.tie_free
-        else _tied(lists, both | starts(lists.list_id), lists.list_id),
+        tied_both=_tied(lists, both | starts(lists.list_id), lists.list_id),
         total=lists.size * (lists.size - 1) / 2,
     )
 

@@ -104,14 +104,7 @@ def _ranked(problem: ScoredLists) -> Lists:
     key, num_keys = rank_codes(-scores)
     if problem.tiebreak is not None:
         tiebreak = np.where(scores > -np.inf, np.tile(problem.tiebreak, draws), 0)
-        if num_keys * n < 2**62:
-            key = key.astype(np.int64) * n + tiebreak
-            num_keys *= n
-        else:
-            place = np.lexsort((tiebreak, key))
-            key = np.empty_like(key)
-            key[place] = np.arange(draws * n)
-            num_keys = draws * n
+        key, num_keys = key.astype(np.int64) * n + tiebreak, num_keys * n
     return arrange(
         list_id.ravel(), key, num_keys, labels, scores, draws * (spare + 1), problem.levels
     )
