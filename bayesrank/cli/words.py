@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, ndtr
+from scipy.special import ndtr
 
 from bayesrank._names import count_of, shown
 from bayesrank.datasets import ComparisonData
@@ -19,22 +19,19 @@ _LOGITS_PER_PROBIT = 1.702
 Params = Mapping[str, np.ndarray]
 
 
-def win_chance(difference: Any, params: Params, likelihood: str = "probit") -> Any:
+def win_chance(difference: Any, params: Params) -> Any:
     """Chance that an item wins a comparison against one whose skill is lower by `difference`."""
-    noise, width = _noise(params), float(params.get("tie_width", 0.0))
-    if likelihood == "logit":
-        return expit((difference - width) / noise)
-    return ndtr((difference - width) / (np.sqrt(2.0) * noise))
+    return ndtr((difference - float(params.get("tie_width", 0.0))) / _noise(params))
 
 
-def elo_per_skill(params: Params, likelihood: str = "probit") -> float:
+def elo_per_skill(params: Params) -> float:
     """Elo points of a unit of skill, by the nearest logistic curve; 400 are odds of ten to one."""
-    points = 400.0 / np.log(10.0) / _noise(params)
-    return points if likelihood == "logit" else points * _LOGITS_PER_PROBIT / np.sqrt(2.0)
+    return 400.0 / np.log(10.0) * _LOGITS_PER_PROBIT / _noise(params)
 
 
 def _noise(params: Params) -> float:
-    return float(params.get("noise", 1.0))
+    """SD of the difference of two performances."""
+    return np.sqrt(2.0) * float(params.get("noise", 1.0))
 
 
 def conclusion(summary: RankSummary, skills: np.ndarray, chance: Callable[[float], float]) -> str:
