@@ -29,7 +29,9 @@ from bayesrank.solvers.comparisons import (
     fit_arena,
     settles_scales,
 )
+from bayesrank.solvers.comparisons.buckets import Bucket, in_bucket
 from bayesrank.solvers.comparisons.skills import (
+    Independent,
     Skills,
     enough_inducing,
     fewer_comparisons,
@@ -80,7 +82,8 @@ def fit_skills(
     of_pairs = isinstance(data, ComparisonData)
     key = jax.random.key(settings.seed)
     if choice == "integrate" and not (of_pairs and skills.too_many):
-        return _averaged(program, args, options, settings, key, callback)
+        bucket = _bucket(data, skills, settings)
+        return _averaged((program, args, options), bucket, settings, callback)
     search: tuple[EP, tuple[Any, ...], dict[str, Any]] = (engine_of(program), args, options)
     inducing = skills.inducing and of_pairs
     if inducing:
@@ -114,23 +117,32 @@ def fit_log(
     result = fit_arena(counted, scales=scales, callback=callback)
     averages = choice == "integrate" and _can_average(counted)
     if averages and not settles_scales(counted, result, scales):
-        program, args, options, _ = _call(data, skills, settings.likelihood)
-        key = jax.random.key(settings.seed)
-        return _averaged(program, args, options, settings, key, callback)
+        call = _call(data, skills, settings.likelihood)[:3]
+        return _averaged(call, _bucket(data, skills, settings), settings, callback)
     params = {name: np.asarray(value) for name, value in result.scales.items()}
     return RankerFit(result, params, "prior" if choice == "prior" else "map")
 
 
+def _bucket(data: ComparisonData | Events, skills: Skills, settings: FitSettings) -> Bucket | None:
+    """Arguments in a shape that others have, too, where items can be added without a trace."""
+    if isinstance(skills, Independent) and isinstance(data, ComparisonData):
+        return in_bucket(data, settings.likelihood)
+    return None
+
+
 def _averaged(
-    program: Callable[..., Any],
-    args: tuple[Any, ...],
-    options: dict[str, Any],
+    call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]],
+    bucket: Bucket | None,
     settings: FitSettings,
-    key: jax.Array,
     callback: Callback,
 ) -> RankerFit:
+    """Average over the hyperparameters of a program and its arguments, in a bucket if there is."""
+    (program, args, options), key = call, jax.random.key(settings.seed)
+    used, said = (args, options) if bucket is None else (bucket.args, bucket.options)
     counts = {"num_samples": settings.num_samples, "num_restarts": settings.num_restarts}
-    result = integrator_of(program).run(key, *args, callback=callback, **counts, **options)
+    result = integrator_of(program).run(key, *used, callback=callback, **counts, **said)
+    if bucket is not None:
+        result = bucket.without_filling(result, args, options)
     means = {name: result.mean[name] for name in result.hyperparameters}
     return RankerFit(result, {**result.params, **means}, "integrate")
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -234,6 +235,31 @@ class IntegratedEPResult(MixtureResult):
             log_proposals=(logs + known["heights"][owner])[None],
             **known,
         )
+
+    def cut_to(
+        self, shapes: Mapping[str, tuple[int, ...]], args: tuple, kwargs: dict[str, Any]
+    ) -> Self:
+        """The posterior of the first latents of each site, as that of the program's call for these.
+
+        The latents beyond `shapes` have to be independent of the data and of the others.
+        """
+        start, kept = 0, []
+        for name, shape in self.shapes.items():
+            numbers = start + np.arange(math.prod(shape)).reshape(shape)
+            kept.append(numbers[tuple(map(slice, shapes[name]))].ravel())
+            start += numbers.size
+        at = np.concatenate(kept)
+        known = {each.name: getattr(self, each.name) for each in fields(self)}
+        for name in ("hyperparameters", "draws", "log_proposals"):
+            del known[name]
+        known |= {"model_args": args, "model_kwargs": kwargs, "shapes": dict(shapes)}
+        known |= {"joint_mean": self.joint_mean[at]}
+        known |= {"posterior": DensePosterior(self.joint_covariance[np.ix_(at, at)])}
+        known |= {"component_means": self.component_means[:, at]}
+        known |= {"component_covariances": self.component_covariances[:, at[:, None], at]}
+        if self.support is not None:
+            known["support"] = tuple(end[at] for end in self.support)
+        return self.with_draws(self.num_samples, **known)
 
     def __repr__(self) -> str:
         """Show what became of each site, and which modes compete."""
