@@ -1,7 +1,5 @@
 """`card.png`: the first items of a ranking as a picture that can be posted."""
 
-from __future__ import annotations
-
 import io
 import warnings
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The command `evaluate`: a run and its judgements in, a table of metrics out."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -7,8 +7,6 @@ one, or when no step has ended for some seconds. Before that it removes drafts a
 again, and it waits while results are put in their place.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """The command `labels`: examples with ranked or relevant labels in; forecasts for new ones."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The command `learn`: lists with features in; a ranking model, its metrics, and pictures."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``python -m bayesrank predict``: comparisons to come, and new items, from saved results."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any

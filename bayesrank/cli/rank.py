@@ -1,7 +1,5 @@
 """The commands `rank` and `demo`: comparisons in; a ranking, its checks, and files out."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Commands on the results of `rank`: `compare` two items, `suggest` pairs, make the `report`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The command `search`: documents, links and queries in; the best documents of each query out."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Documents, queries and links in files: JSON lines and comma-separated text."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Examples of label ranking from comma-separated files: features, and columns of labels."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

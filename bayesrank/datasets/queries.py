@@ -1,7 +1,5 @@
 """Rows grouped by query: lists side by side, whatever the order they came in."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Ratings files read into arrays."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

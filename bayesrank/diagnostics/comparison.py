@@ -1,7 +1,5 @@
 """An engine's Gaussian against draws of NUTS, site by site, with the draws' Monte Carlo error."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

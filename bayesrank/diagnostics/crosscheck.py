@@ -7,8 +7,6 @@ the latents is ready-made, so no step factors a covariance. If EP has integrated
 hyperparameters, NUTS draws them too.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A posterior against NUTS on all of the program: free hyperparameters, and further latents."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """A program with its hyperparameters free, as one density of an unconstrained vector."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 

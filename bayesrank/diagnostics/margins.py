@@ -3,8 +3,6 @@
 `bayesrank.diagnostics.transitivity` makes up data by them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

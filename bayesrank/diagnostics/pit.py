@@ -1,7 +1,5 @@
 """The probability integral transform of levels: uniform if predictions are right."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 

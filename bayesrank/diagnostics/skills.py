@@ -3,8 +3,6 @@
 NUTS draws all latents at the hyperparameters of the fit; only the skills are compared.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """SVI on a white program."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -13,8 +13,6 @@ References
    Biometrika, 31, 324-345.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """From a comparison to a sentence that a person can act on."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple

@@ -1,7 +1,5 @@
 """Pictures of ratings: what users agree on, and whether predicted probabilities are right."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

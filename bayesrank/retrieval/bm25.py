@@ -13,8 +13,6 @@ References
    Okapi at TREC-3. TREC.
 """
 
-from __future__ import annotations
-
 from numbers import Real
 from typing import Any, Literal, Self
 

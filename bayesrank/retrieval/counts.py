@@ -1,7 +1,5 @@
 """Counts of terms in documents, checked; and what a collection says of its terms."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

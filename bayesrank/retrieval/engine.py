@@ -1,7 +1,5 @@
 """`SearchEngine`: what engines share, whatever weighs their terms."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any, Self
 

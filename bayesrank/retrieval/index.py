@@ -1,7 +1,5 @@
 """Weights of terms in documents, searched by products of sparse arrays."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How much links count at search time, learned from judged queries."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

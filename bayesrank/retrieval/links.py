@@ -1,7 +1,5 @@
 """Links between documents: checked, without direction, and drawn as triples."""
 
-from __future__ import annotations
-
 from numbers import Real
 from typing import Any, NamedTuple
 

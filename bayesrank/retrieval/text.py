@@ -1,7 +1,5 @@
 """Texts to counts of stems, by scikit-learn's vectoriser and the Snowball stemmers."""
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from typing import Any
