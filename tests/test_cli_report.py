@@ -16,16 +16,10 @@ from bayesrank.ranking.columns import EloScale, file_columns
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
 VOID = {"meta", "img", "br", "hr", "link", "input"}
 
 
@@ -70,13 +64,8 @@ def make(n=5, elo=None):
     items[-1]["prob_better_than_next"] = None
     found = {
         **{"bayesrank": "0.1.0", "title": "Drinks & <co>", "date": "2026-01-02"},
-        **{
-            "command": "bayesrank rank drinks.csv",
-            "input": "",
-            "num_items": n,
-            "counts": f"{n} items, {n - 1} comparisons",
-            "level": 0.9,
-        },
+        **{"command": "bayesrank rank drinks.csv", "input": "", "num_items": n, "level": 0.9},
+        "counts": f"{n} items, {n - 1} comparisons",
         **{"num_comparisons": n - 1, "num_ties": 0, "notes": ["A note."]},
         "rankings": [{"category": "", "verdict": "A <b> wins.", "items": items}],
         "pairs": pairwise_probability(draws[:, :20]).tolist(),

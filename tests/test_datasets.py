@@ -23,17 +23,6 @@ def write(tmp_path):
     return write
 
 
-def test_items_are_numbered_by_first_appearance_without_a_file_of_them(write):
-    data = read_comparisons(write("c.csv", COMPARISONS))
-    assert data.names == ("Ada", "Bob", "Cy")
-    np.testing.assert_array_equal(data.comparisons, [[0, 1], [0, 2], [1, 2]])
-    assert data.comparisons.dtype == np.int64
-    assert data.features is None
-    assert data.feature_names == ()
-    assert not data.tied.any()
-    assert (data.num_items, data.num_comparisons) == (3, 3)
-
-
 def test_items_file_fixes_the_numbering_and_may_hold_items_never_compared(write):
     data = read_comparisons(write("c.csv", COMPARISONS), write("i.csv", ITEMS))
     assert data.names == ("Ada", "Bob", "Cy", "Dee")
@@ -75,8 +64,9 @@ def test_the_result_cannot_be_changed_in_place(write):
 )
 def test_harmless_variations_read_the_same(write, content):
     data = read_comparisons(write("c.csv", content))
-    assert data.names == ("Ada", "Bob", "Cy")
+    assert data.names == ("Ada", "Bob", "Cy")  # by first appearance
     np.testing.assert_array_equal(data.comparisons, [[0, 1], [0, 2], [1, 2]])
+    assert data.features is None and data.feature_names == () and not data.tied.any()
 
 
 def test_columns_in_any_order_and_others_listed_as_ignored(write):
@@ -92,55 +82,30 @@ def test_columns_in_any_order_and_others_listed_as_ignored(write):
 BAD_ITEMS = {
     "empty": ("", "i.csv: the file is empty; "),
     "header only": ("item,x\n", "i.csv: there is a header but no row below it; "),
-    "no header": (
-        "Ada,1\nBob,2\n",
-        "i.csv, row 1: the first column is called 'Ada', not 'item' or ",
-    ),
+    "no header": ("Ada,1\nBob,2\n", "row 1: the first column is called 'Ada', not 'item' or "),
     "one item": ("item,x\nAda,1\n", "i.csv: there is only one item; "),
-    "missing number": (
-        "item,x,y\nAda,1,2\nBob,,3\n",
-        "i.csv, row 3, column 'x': the number is missing; ",
-    ),
-    "NaN": (
-        "item,x\nAda,NaN\nBob,1\n",
-        "i.csv, row 2, column 'x': 'NaN' is not a finite number;",
-    ),
-    "inf": (
-        "item,x\nAda,1\nBob,-inf\n",
-        "i.csv, row 3, column 'x': '-inf' is not a finite number; ",
-    ),
-    "overflow": (
-        "item,x\nAda,1e999\nBob,1\n",
-        "i.csv, row 2, column 'x': '1e999' is not a finite ",
-    ),
+    "missing number": ("item,x,y\nAda,1,2\nBob,,3\n", "row 3, column 'x': the number is missing; "),
+    "NaN": ("item,x\nAda,NaN\nBob,1\n", "row 2, column 'x': 'NaN' is not a finite number;"),
+    "inf": ("item,x\nAda,1\nBob,-inf\n", "row 3, column 'x': '-inf' is not a finite number; "),
+    "overflow": ("item,x\nAda,1e999\nBob,1\n", "row 2, column 'x': '1e999' is not a finite "),
     "too large": (
-        "item,x\nAda,1\nBob,-2e200\n",
-        "i.csv, row 3, column 'x': '-2e200' is larger than 1e+100; give it in a larger unit",
+        "item,x\nAda,1\nBob,-2e200\n", "row 3, column 'x': '-2e200' is larger than 1e+100; ",
     ),
-    "words": (
-        "item,x\nAda,1\nBob,tall\n",
-        "i.csv, row 3, column 'x': 'tall' is not a finite number; ",
-    ),
-    "underscore": ("item,x\nAda,1_0\nBob,1\n", "i.csv, row 2, column 'x': '1_0' is not a finite "),
+    "words": ("item,x\nAda,1\nBob,tall\n", "row 3, column 'x': 'tall' is not a finite number; "),
+    "underscore": ("item,x\nAda,1_0\nBob,1\n", "row 2, column 'x': '1_0' is not a finite "),
     "decimal comma": (
-        'item,x\nAda,"1,500"\nBob,1\n',
-        "i.csv, row 2, column 'x': '1,500' may be 1.5 or 1500; write all rows in one of",
+        'item,x\nAda,"1,500"\nBob,1\n', "row 2, column 'x': '1,500' may be 1.5 or 1500; write",
     ),
     "constant": (
-        "item,x,y\nAda,1,3\nBob,2,3\n",
-        "i.csv, column 'y': every item has the same value, 3; remove the column",
+        "item,x,y\nAda,1,3\nBob,2,3\n", "column 'y': every item has the same value, 3; remove",
     ),
     "item twice": (
-        "item,x\nAda,1\nBob,2\nAda,3\n",
-        "i.csv, row 4, column 'item': item 'Ada' is already in row 2; ",
+        "item,x\nAda,1\nBob,2\nAda,3\n", "column 'item': item 'Ada' is already in row 2; ",
     ),
-    "no name": ("item,x\nAda,1\n,2\n", "i.csv, row 3, column 'item': the item has no name; "),
-    "column twice": (
-        "item,x,x\nAda,1,2\nBob,3,4\n",
-        "i.csv, row 1, column 'x': this column is there",
-    ),
-    "ragged": ("item,x\nAda,1\nBob\n", "i.csv, row 3: 1 cells where the header has 2; "),
-}
+    "no name": ("item,x\nAda,1\n,2\n", "row 3, column 'item': the item has no name; "),
+    "column twice": ("item,x,x\nAda,1,2\nBob,3,4\n", "row 1, column 'x': this column is there"),
+    "ragged": ("item,x\nAda,1\nBob\n", "row 3: 1 cells where the header has 2; "),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("content", "message"), BAD_ITEMS.values(), ids=BAD_ITEMS)
@@ -148,8 +113,8 @@ def test_bad_items_are_refused_in_one_line(write, content, message):
     path = write("i.csv", content)
     with pytest.raises(DataError) as caught:
         read_comparisons(write("c.csv", COMPARISONS), path)
-    assert str(caught.value).startswith(str(path.parent / message))
-    assert "\n" not in str(caught.value)
+    said = str(caught.value)
+    assert said.startswith(str(path)) and message in said and "\n" not in said
 
 
 def test_unknown_item_names_the_place_and_the_likely_spelling(write):

@@ -12,7 +12,7 @@ import numpyro.distributions as dist
 import pytest
 from numpyro import handlers
 from numpyro.infer.util import log_density
-from scipy.stats import genpareto, norm
+from scipy.stats import norm
 
 from bayesrank import to_arviz
 from bayesrank.diagnostics import CrossCheck, crosscheck
@@ -111,15 +111,6 @@ def test_importance_sampling_knows_evidence_and_divergence(white):
     np.testing.assert_allclose(wide.divergence, divergence, atol=0.05)
     assert wide.k_hat < 0.5 < 0.7 < weigh(key, mean, 0.2 * covariance).k_hat
     assert np.isnan(weigh(key, mean, -covariance)).all()
-
-
-@pytest.mark.parametrize("shape", [-0.3, 0.2, 0.6, 1.1])
-def test_pareto_k_is_that_of_a_maximum_likelihood_fit(shape):
-    weights = np.sort(genpareto.rvs(shape, size=20_000, random_state=1))
-    tail = int(np.ceil(3.0 * np.sqrt(weights.size)))
-    fitted = genpareto.fit(weights[-tail:] - weights[-tail - 1], floc=0.0)[0]
-    expected = (tail * fitted + 5.0) / (tail + 10.0)
-    np.testing.assert_allclose(pareto_k(np.log(weights) + 700.0), expected, atol=0.05)
 
 
 def test_pareto_k_where_a_few_draws_have_all_the_weight():

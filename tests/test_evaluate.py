@@ -121,11 +121,6 @@ def test_draws_give_credible_intervals(files):
     assert row.mean == pytest.approx(expected.mean.mean())
 
 
-def test_one_query_without_draws_has_no_interval(files):
-    row = both(files(qrels="query,item,label\nq1,a,0\nq1,b,1\n")).rows[0]
-    assert np.isnan(row.low) and np.isnan(row.high)
-
-
 def run_cli(capsys, *args):
     return run("evaluate", *args), *capsys.readouterr()
 
