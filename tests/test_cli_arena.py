@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from cli_run import run
-from matplotlib import pyplot as plt
 
 from bayesrank import ArenaRanker
 
@@ -106,22 +105,3 @@ def test_with_features_judges_are_not_used_and_that_is_told(log, tmp_path, capsy
     assert run(*args, "--hyperparameters", "prior", "--out", tmp_path / "out") == 0
     said = capsys.readouterr().err
     assert said.count("with --items") == 3
-
-
-GAMES = {
-    "winner": "winner,loser\na,b\nb,c\na,c\n",
-    "scores": "home,away,home_score,away_score\na,b,2,1\nb,c,1,1\nc,a,0,3\n",
-    "likert": "item_a,item_b,preference\na,b,A is much better\nb,c,about the same\n",
-    "orders": "order\na > b > c\na > c = b\n",
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", GAMES)
-def test_small_files_of_every_layout_are_ranked(name, tmp_path, capsys):
-    path = tmp_path / "games.csv"
-    path.write_text(GAMES[name])
-    open_before = plt.get_fignums()
-    assert run("rank", path, "--no-crosscheck", "--quiet", "--out", tmp_path / "out") == 0
-    assert pd.read_csv(tmp_path / "out" / "ranking.csv")["item"].tolist()[0] == "a"
-    assert plt.get_fignums() == open_before

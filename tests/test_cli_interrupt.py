@@ -132,8 +132,7 @@ SLOW = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    ("number", "code"),
-    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=SLOW)],
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=SLOW)]
 )
 def test_one_signal_ends_between_steps(folder, number, code):
     process = rank(folder, work="time.sleep(0.3)")

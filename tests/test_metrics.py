@@ -248,8 +248,7 @@ def test_rule_for_one_class(metric):
 
 
 @pytest.mark.parametrize(
-    ("metric", "value"),
-    [(metrics.precision_at, 0.0), (metrics.winner_takes_all, 1.0)],
+    ("metric", "value"), [(metrics.precision_at, 0.0), (metrics.winner_takes_all, 1.0)]
 )
 def test_rule_for_nothing_relevant(metric, value):
     options = {"k": 2} if metric is metrics.precision_at else {}
