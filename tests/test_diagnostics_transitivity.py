@@ -1,14 +1,15 @@
 """Cycles among three items, by enumeration; does the check see when there are too many?"""
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy.special import expit, ndtr
 
 from bayesrank.datasets import ComparisonData
-from bayesrank.diagnostics import transitivity
-from bayesrank.diagnostics.margins import margins_of_log
+from bayesrank.diagnostics import margins, transitivity
+from bayesrank.diagnostics.margins import margins_in_time, margins_of_log
 from bayesrank.solvers.comparisons import JudgedSkills, arena_data, fit_arena
 
 
@@ -136,3 +137,38 @@ def test_margins_of_a_log_are_those_of_its_fit():
     mean += np.asarray(data.position) * (fit.position[0] + fit.bias[data.judges])
     drawn = np.array([seen(draw) for draw in range(1000)])
     assert np.abs((drawn.mean(0) - mean) / drawn.std(0)).max() < 4.5 / np.sqrt(1000)
+
+
+def test_margins_in_time_against_weighted_draws_of_the_prior():
+    """Three items at three times: Laplace's margins against importance sampling of all skills."""
+    times, pairs = np.array([0.0, 0.4, 1.0]), np.array([[0, 1], [1, 2], [2, 0], [0, 1], [0, 2]])
+    period = np.array([0, 0, 1, 2, 2])
+    said = {"times": times, "period": period, "process": "matern12"}
+    params = {"scale": 0.8, "lengthscale": 0.7}
+    result = SimpleNamespace(model_args=(3, pairs), model_kwargs=said)
+    drawn = margins_in_time(result, params, np.ones(5, bool), 4000)
+    assert drawn is not None
+    root = np.linalg.cholesky(0.64 * np.exp(-np.abs(times[:, None] - times) / 0.7))
+    skills = np.random.default_rng(0).standard_normal((200_000, 3, 3)) @ root.T
+    margin = skills[:, pairs[:, 0], period] - skills[:, pairs[:, 1], period]
+    weight = ndtr(margin / np.sqrt(2.0)).prod(axis=1)
+    mean = weight @ margin / weight.sum()
+    covariance = (weight[:, None] * (margin - mean)).T @ (margin - mean) / weight.sum()
+    sd = np.sqrt(np.diagonal(covariance))
+    assert np.abs((drawn.mean(0) - mean) / sd).max() < 0.15
+    assert np.abs(np.cov(drawn.T) / np.outer(sd, sd) - covariance / np.outer(sd, sd)).max() < 0.15
+
+
+def test_only_the_rows_that_are_asked_for_are_drawn():
+    said = {"times": np.array([0.0, 1.0]), "period": np.array([0, 1, 1]), "process": "walk"}
+    result = SimpleNamespace(model_args=(2, np.array([[0, 1], [0, 1], [1, 0]])), model_kwargs=said)
+    drawn = margins_in_time(result, {"scale": 1.0, "drift": 0.1}, np.array([1, 1, 0], bool), 50)
+    assert drawn is not None and drawn.shape == (50, 2) and drawn.mean() > 0
+
+
+def test_margins_that_do_not_settle_are_not_drawn(monkeypatch):
+    monkeypatch.setattr(margins, "_STEPS", 1)
+    said = {"times": np.array([0.0, 1.0]), "period": np.array([0, 1]), "process": "walk"}
+    result = SimpleNamespace(model_args=(2, np.array([[0, 1], [1, 0]])), model_kwargs=said)
+    params = {"scale": 1.0, "drift": 0.1}
+    assert margins_in_time(result, params, np.ones(2, bool), 50) is None

@@ -1,5 +1,6 @@
 """How far a ranking can be trusted: checks, each with its status, warnings first."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ CheckStatus = Literal["warning", "ok", "not checked", "n/a"]
 
 _ORDER: tuple[CheckStatus, ...] = ("warning", "ok", "not checked", "n/a")
 _MOST_SHIFT, _STANDARD_ERRORS = 0.1, 4.0
+_MOST_IN_TIME, _DRAWS = 2_000, 200  # comparisons with times, and draws of their margins
 _FEWEST = 100  # effective draws of importance sampling that say something
 
 
@@ -149,24 +151,39 @@ def _transitive(
     data: ComparisonData, skills: np.ndarray, params: Params, result: Any
 ) -> tuple[CheckStatus, str]:
     from bayesrank.diagnostics import transitivity
-    from bayesrank.diagnostics.margins import margins_of_log
-    from bayesrank.estimators.skills import posterior_of
 
     if data.orders is not None:
         return "n/a", "an order has no cycles"
-    if data.times is not None:
-        return "not checked", "skills that move make cycles, too (A beats B, and later B beats A)"
 
     def chance(difference: np.ndarray) -> np.ndarray:
         win, loss = (win_chance(side * difference, params) for side in (1.0, -1.0))
         return np.asarray(win / (win + loss))
 
-    margins = None
-    if is_log(data):
-        data = data.distinct()
-        margins = margins_of_log(data, posterior_of(result), params, len(skills))
+    found = _margins(data, params, result, len(skills))
+    if found is None:
+        return "not checked", "the most probable margins of the comparisons did not settle"
+    data, margins = found
     counts = {"tied": data.tied, "weights": data.weights}
-    return _on_cycles(transitivity(data.comparisons, skills, chance, margins=margins, **counts))
+    found = transitivity(data.comparisons, skills, chance, margins=margins, **counts)
+    return _on_cycles(found)
+
+
+def _margins(
+    data: ComparisonData, params: Params, result: Any, number: int
+) -> tuple[ComparisonData, Callable[[int], np.ndarray] | None] | None:
+    """Which comparisons to look at, and their margins where more than today's skill decides."""
+    from bayesrank.diagnostics.margins import margins_in_time, margins_of_log
+    from bayesrank.estimators.skills import posterior_of
+
+    if data.times is not None:
+        late = np.argsort(data.times, kind="stable")[-_MOST_IN_TIME:]
+        rows = np.isin(np.arange(data.num_comparisons), late) & ~data.tied
+        margins = margins_in_time(result, params, rows, _DRAWS)
+        return None if margins is None else (data.where(rows), lambda k: margins[k % _DRAWS])
+    if is_log(data):
+        rows = data.distinct()
+        return rows, margins_of_log(rows, posterior_of(result), params, number)
+    return data, None
 
 
 def _on_cycles(found: "Transitivity") -> tuple[CheckStatus, str]:

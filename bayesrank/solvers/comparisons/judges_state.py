@@ -17,7 +17,7 @@ from bayesrank.solvers.comparisons.judges_sites import Moments, moments
 
 Floats = NDArray[np.float64]
 OwnSlopes = Sequence[tuple[Floats, float]]
-"""OwnSlopes (K,) of margins in latents that each judge has, and the scales of the latents' priors."""
+"""Slopes (K,) of margins in latents that each judge has, and the scales of their priors."""
 
 
 @dataclass
