@@ -64,8 +64,10 @@ def check_hyperparameters(
     return values, "map" if len(values) < len(shapes) else "prior"
 
 
-def location_and_scale(features: Array) -> tuple[Array, Array]:
+def location_and_scale(features: Array, standardize: bool) -> tuple[Array, Array]:
     """Mean and standard deviation of features, (d,) each; 1 and a warning for a constant."""
+    if not standardize:
+        return np.zeros(features.shape[1]), np.ones(features.shape[1])
     with np.errstate(over="ignore", invalid="ignore"):
         mean, spread = features.mean(axis=0), features.std(axis=0)
         constant = np.ptp(features, axis=0) == 0.0

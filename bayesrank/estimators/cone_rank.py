@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -127,8 +127,10 @@ class ConeRank(ListEstimator):
 
     def _learn(self, rows: Any, grades: Array, lists: QueryLists) -> None:
         self._check_options()
-        scale = _scales(rows) if self.standardize else np.ones(rows.shape[1])
-        rows = _scaled(rows, scale)
+        scale = np.ones(rows.shape[1])
+        if self.standardize:
+            scaler = StandardScaler(with_mean=False).fit(rows)
+            rows, scale = scaler.transform(rows), np.asarray(scaler.scale_)
         rho = np.sqrt(rows.shape[1]) if self.rho is None else float(self.rho)
         pairs = ordered_pairs(rows, grades, lists, float(rho), float(self.alpha))
         self.feature_scale_ = scale
@@ -257,20 +259,3 @@ class ConeRank(ListEstimator):
 
 def _mean_eigenvalue(atoms: Array) -> float:
     return float((atoms**2).sum() / len(atoms))
-
-
-def _scales(rows: Any) -> Array:
-    """Standard deviation of each feature; 1 where it is constant, which compares nothing."""
-    if sparse.issparse(rows):
-        mean = np.asarray(rows.mean(axis=0)).ravel()
-        square = np.asarray(rows.multiply(rows).mean(axis=0)).ravel()
-        sd = np.sqrt(np.maximum(square - mean**2, 0.0))
-    else:
-        sd = rows.std(axis=0)
-    return np.where(sd > 0.0, sd, 1.0)
-
-
-def _scaled(rows: Any, scale: Array) -> Any:
-    return (
-        (rows @ sparse.diags_array(1.0 / scale)).tocsr() if sparse.issparse(rows) else rows / scale
-    )

@@ -165,9 +165,7 @@ class LabelRanker(StoredLabelRanker, EPEstimator):
         targets = read_targets(X, rankings, relevant, self.labels)
         data = conditions(len(targets.labels), targets.rankings, targets.relevant)
         calibrated = targets.relevant is not None
-        mean, scale = np.zeros(checked.shape[1]), np.ones(checked.shape[1])
-        if self.standardize:
-            mean, scale = location_and_scale(checked)
+        mean, scale = location_and_scale(checked, self.standardize)
         features = (checked - mean) / scale
         fit = fit_labels(self, features, data, len(targets.labels), calibrated, callback)
         self.result_, self.params_ = fit.result, fit.params

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any, Literal, Self
 
+import jax
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
@@ -264,13 +265,9 @@ def _several(option: Any) -> list[Any]:
 
 
 def _flattened(params: Any) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in params.items():
-        if isinstance(value, dict):
-            flat.update({f"{name}.{inner}": part for inner, part in value.items()})
-        else:
-            flat[name] = value
-    return flat
+    """Parameters by names with points, such as ``tf.inner``, as files have them."""
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    return {".".join(key.key for key in path): np.asarray(value) for path, value in leaves}
 
 
 def _restored(form: TermWeight, flat: dict[str, Any]) -> Any:
@@ -278,12 +275,7 @@ def _restored(form: TermWeight, flat: dict[str, Any]) -> Any:
     like = form.init(np.random.default_rng(0))
     wanted = _flattened(like)
     if flat.keys() != wanted.keys() or any(
-        np.shape(flat[name]) != np.shape(value) for name, value in wanted.items()
+        np.shape(flat[name]) != value.shape for name, value in wanted.items()
     ):
         raise ValueError("its parameters are not those of the form")
-    return {
-        name: {inner: flat[f"{name}.{inner}"] for inner in value}
-        if isinstance(value, dict)
-        else flat[name]
-        for name, value in like.items()
-    }
+    return jax.tree.unflatten(jax.tree.structure(like), [flat[name] for name in wanted])

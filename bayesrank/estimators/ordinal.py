@@ -147,9 +147,7 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
         if self.likelihood not in LIKELIHOODS:
             raise ValueError(f"likelihood is {self.likelihood!r}; choose 'probit' or 'logit'")
         d, r = checked.shape[1], len(classes)
-        mean, scale = np.zeros(d), np.ones(d)
-        if self.standardize:
-            mean, scale = location_and_scale(checked)
+        mean, scale = location_and_scale(checked, self.standardize)
         shapes: dict[str, tuple[int, ...]] = {"amplitude": (), "lengthscale": ()}
         shapes |= {"stretch": (d,)} if self.ard else {}
         shapes |= {"gaps": (r - 2,)} if r > 2 else {}

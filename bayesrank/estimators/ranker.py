@@ -202,8 +202,7 @@ class SkillRanker(EPEstimator):
 
     def _process(self, features: Array) -> ProcessSkills:
         """Skills of items with features, shape (n, d), on the scale of the prior."""
-        d = features.shape[1]
-        scales = location_and_scale(features) if self.standardize else (np.zeros(d), np.ones(d))
+        scales = location_and_scale(features, self.standardize)
         self.feature_mean_, self.feature_scale_ = scales
         scaled = self._scaled(features)
         self.laplacian_ = graph_laplacian(self.laplacian, scaled)
