@@ -58,11 +58,12 @@ def check_not_negative(value: float, name: str) -> float:
     return float(value)
 
 
-def check_likelihood(likelihood: str) -> str:
-    """Return the name of an ordinal likelihood."""
-    if likelihood not in ("probit", "logit"):
-        raise ValueError(f"`likelihood` is {likelihood!r}; choose 'probit' or 'logit'.")
-    return likelihood
+def check_choice(value: Any, name: str, *choices: str) -> Any:
+    """Return what is one of some texts."""
+    if not isinstance(value, str) or value not in choices:
+        *others, last = map(repr, choices)
+        raise ValueError(f"{name} is {value!r}; choose {', '.join(others)} or {last}")
+    return value
 
 
 def check_pairs(pairs: Any, count: int, name: str = "pairs", *, what: str = "item") -> Any:

@@ -328,7 +328,7 @@ def test_progress_is_only_looked_at(tmp_path):
         ((2, [["x"], ["y"]]), {}, "not a number"),
         ((2, [[1.0], [np.nan]]), {}, "nan in row 1, column 0"),
         ((3,), {"acquisition": "best"}, "acquisition is 'best'"),
-        ((3,), {"goal": "best"}, "goal is 'best'; choose one of"),
+        ((3,), {"goal": "best"}, "goal is 'best'; choose 'pair', 'order' or 'top'"),
         ((3,), {"goal": "top", "k": 3}, "k is 3; pass a number from 1 to 2"),
         (
             (3,),

@@ -123,7 +123,7 @@ def test_the_prior_is_drawn_in_single_precision_too(process):
         ({"times": [[0.0]], "period": [0, 0]}, "`times` has shape"),
         ({"times": [0.0, 1.0], "period": [0, 2]}, "`period` is 2 in row 1"),
         ({"times": [0.0, 1.0], "period": [0.0, 1.0]}, "`period` has shape"),
-        ({"times": [0.0], "process": "jump"}, "`process` is 'jump'"),
+        ({"times": [0.0], "process": "jump"}, "process is 'jump'"),
         ({"times": [0.0], "comparisons": None, "period": [0]}, "`period` is given without"),
     ],
 )

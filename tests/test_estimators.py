@@ -342,7 +342,7 @@ BAD_FITS = {
     "floats": ({"comparisons": [(0.0, 1.0)]}, "dtype float64; pass pairs of item numbers"),
     "ties too short": ({"ties": [True]}, "ties has shape .1,. and dtype bool; pass .2,."),
     "ties of another kind": ({"ties": [0, 2]}, "True or False for each row of comparisons"),
-    "likelihood": ({"likelihood": "cloglog"}, "`likelihood` is 'cloglog'"),
+    "likelihood": ({"likelihood": "cloglog"}, "likelihood is 'cloglog'"),
     "choice": ({"hyperparameters": "best"}, "'best'; choose 'integrate', 'map', 'prior'"),
     "unknown name": ({"hyperparameters": {"scale": 1.0}}, "names 'scale'; there are"),
     "tie width without ties": ({"hyperparameters": {"tie_width": 1.0}}, "names 'tie_width'"),

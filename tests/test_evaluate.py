@@ -150,7 +150,7 @@ def test_labels_below_zero_can_be_taken_as_zero(files):
 def test_refused_in_the_library_too(files):
     with pytest.raises(ValueError, match="level must lie strictly between"):
         both(files(), level=1.0)
-    with pytest.raises(ValueError, match="unjudged must be 'zero' or 'skip', got 'ignore'"):
+    with pytest.raises(ValueError, match="unjudged is 'ignore'; choose 'zero' or 'skip'"):
         both(files(), unjudged="ignore")
     with pytest.raises(ValueError, match="negative must be 'refuse' or 'zero', got 'keep'"):
         read_qrels(files()[1], negative="keep")  # pyright: ignore[reportArgumentType]

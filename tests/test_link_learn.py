@@ -231,7 +231,7 @@ def test_blocks_of_pairs_without_a_shared_term_teach_nothing(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "arguments", "message"),
     [
-        ({"form": "x"}, {}, "form is 'x'; choose one of mlp, printed, okapi, basis"),
+        ({"form": "x"}, {}, "form is 'x'; choose 'mlp', 'printed', 'okapi' or 'basis'"),
         ({"loss": "x"}, {}, "loss is 'x'"),
         ({"query_side": "x"}, {}, "query_side is 'x'"),
         ({"num_unlinked": 0}, {}, "num_unlinked is 0"),

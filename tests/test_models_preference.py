@@ -265,7 +265,7 @@ REFUSED: list[tuple[Any, dict[str, Any], dict[str, Any], str]] = [
             ({"outcomes": OUTCOMES[1:]}, r"`outcomes` has shape \(19,\) .*; pass \(20,\)"),
             ({"outcomes": OUTCOMES * 1.0}, "`outcomes` has .* dtype float64"),
             ({"outcomes": _with(OUTCOMES, 7, 3)}, "`outcomes` is 3 in row 7; pass 2 if the first"),
-            ({"likelihood": "cauchit"}, "`likelihood` is 'cauchit'; choose 'probit' or 'logit'"),
+            ({"likelihood": "cauchit"}, "likelihood is 'cauchit'; choose 'probit' or 'logit'"),
             ({"comparisons": None, "weights": [1.0]}, "`weights` is given without `comparisons`"),
             ({"weights": [1.0]}, r"`weights` has shape \(1,\)"),
             ({"weights": np.arange(20)}, "`weights` is 0 in row 0; pass positive numbers"),

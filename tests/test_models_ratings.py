@@ -173,7 +173,7 @@ LEVELS_REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"num_levels": 2}, "`levels` is 2 in row 1; the 2 levels"),
     ({"num_levels": 3.5}, "num_levels is 3.5; pass a whole number from 1 on"),
     ({"users": np.zeros(5, int)}, "user 0 has rated item 1 before row 2"),
-    ({"likelihood": "cauchit"}, "`likelihood` is 'cauchit'"),
+    ({"likelihood": "cauchit"}, "likelihood is 'cauchit'"),
     ({"kernel": np.eye(2)}, r"`kernel` has shape \(2, 2\)"),
     ({"kernel": np.full((3, 3), np.nan)}, "`kernel` is not symmetric, or not finite"),
     ({"strength": -1.0}, "`strength` is -1.0; pass a number, 0 or larger"),

@@ -198,8 +198,8 @@ def test_it_stops_making_mistakes_where_rankings_can_be_separated():
         ({}, None, "`y` has 0 entries; pass one for each of the 2"),
         ({}, np.eye(2) > 0, "not whole numbers"),
         ({}, [["a"], [1]], "not whole numbers"),
-        ({"pairs": "some"}, [[0], [1]], "`pairs` is 'some'; choose 'adjacent' or 'all'"),
-        ({"loss": "zero"}, [[0], [1]], "`loss` is 'zero'; choose 'kendall' or 'footrule'"),
+        ({"pairs": "some"}, [[0], [1]], "pairs is 'some'; choose 'adjacent' or 'all'"),
+        ({"loss": "zero"}, [[0], [1]], "loss is 'zero'; choose 'kendall' or 'footrule'"),
     ],
 )
 def test_refuses(options, y, message):

@@ -198,7 +198,7 @@ def test_members_are_shown_independent_parts_of_the_stream():
     often = _shown_to(1.0, 4000, 6, poisson=True)
     assert often.mean() == pytest.approx(1.0, abs=0.03)
     assert often.var() == pytest.approx(1.0, abs=0.06)
-    with pytest.raises(ValueError, match="`sampling` is 'often'; choose 'bernoulli' or 'poisson'"):
+    with pytest.raises(ValueError, match="sampling is 'often'; choose 'bernoulli' or 'poisson'"):
         OAPBagging(K).set_params(sampling="often").partial_fit(X, Y)
 
 

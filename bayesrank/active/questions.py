@@ -13,6 +13,7 @@ from jax.tree_util import Partial
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from bayesrank._validate import check_choice
 from bayesrank.active.acquisition import (
     Acquisition,
     bald,
@@ -37,7 +38,6 @@ _NAMED = {
     "eubo": eubo,
 }
 _WITHOUT_SCALE = ("eubo", "random")
-_GOALS = ("pair", "order", "top")
 
 
 # Compiled whole: JAX would compile each operation by itself.
@@ -46,8 +46,7 @@ _scores = jax.jit(lambda acquisition, beliefs, pairs: acquisition(beliefs, pairs
 
 def acquisition_for(goal: str, k: int, num_items: int) -> str | Acquisition:
     """What makes a question a good one for a goal."""
-    if goal not in _GOALS:
-        raise ValueError(f"goal is {goal!r}; choose one of {_GOALS}")
+    check_choice(goal, "goal", "pair", "order", "top")
     if goal == "top" and not (isinstance(k, Integral) and 1 <= k < num_items):
         raise ValueError(f"k is {k!r}; pass a number from 1 to {num_items - 1}")
     return {"pair": "bald", "order": pool_variance}.get(goal) or top_gain(int(k))

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from bayesrank import metrics
-from bayesrank._validate import check_level
+from bayesrank._validate import check_choice, check_level
 from bayesrank.bounds._intervals import bootstrap_queries
 from bayesrank.datasets import DataError
 from bayesrank.datasets.runs import Qrels, Run
@@ -70,8 +70,7 @@ def evaluate(
     `DataError` if no query is in both files or a gain overflows, a `ValueError` for an option.
     """
     check_level(level)
-    if unjudged not in ("zero", "skip"):
-        raise ValueError(f"unjudged must be 'zero' or 'skip', got {unjudged!r}")
+    check_choice(unjudged, "unjudged", "zero", "skip")
     top = max(qrels.labels.values())
     if gain == "exponential" and top > LARGEST_EXPONENT:
         fix = "take the linear gain (--gain linear), or number the levels 0, 1, 2, ..."

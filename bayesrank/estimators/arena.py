@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +16,6 @@ from bayesrank.estimators.effects import Effect, effects_of, judges_of, sentence
 from bayesrank.estimators.ranker import NamedRanker, Outcome
 from bayesrank.estimators.skills import fit_log
 from bayesrank.estimators.states import StoredLogRanker
-from bayesrank.inferencedata import to_arviz
 from bayesrank.inferencedata.draws import draws_to_arviz
 from bayesrank.ranking import RankSummary
 from bayesrank.solvers.comparisons import ArenaFit, Asked
@@ -24,8 +23,6 @@ from bayesrank.solvers.comparisons.judges import drawn
 from bayesrank.solvers.comparisons.skills import Independent
 
 Array = NDArray[np.float64]
-
-_LONGEST_LIKELIHOOD = 10_000_000  # numbers, 80 MB
 
 
 class ArenaRanker(StoredLogRanker, NamedRanker):
@@ -301,22 +298,17 @@ class ArenaRanker(StoredLogRanker, NamedRanker):
 
         Judges, and scales that were not averaged over, are estimates instead of draws.
         """
-        result: Any = self.result
+        fit: Any = self.result
+        return super().to_arviz() if hasattr(fit, "model") else self._estimates(fit)
+
+    def _axes(self) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+        """Names of items, judges and categories, and the sites that have them."""
         coords = {"item": self.names_, "judge": self.judge_names_, "category": self.category_names_}
         labels = {name: [str(each) for each in names] for name, names in coords.items() if names}
-        if not hasattr(result, "model"):
-            return self._estimates(result, labels)
-        count = len(result.model_args[1])
-        dims = {"f": ["item"], "category_skill": ["category", "item"]}
-        return to_arviz(
-            result,
-            coords=labels,
-            dims={name: axes for name, axes in dims.items() if name in result.shapes},
-            num_predictive=0,
-            log_likelihood=result.num_samples * count <= _LONGEST_LIKELIHOOD,
-        )
+        within = {"category_skill": ["category", "item"]} if self.category_names_ else {}
+        return labels, {"f": ["item"], **within}
 
-    def _estimates(self, fit: ArenaFit, coords: Mapping[str, list[str]]) -> Any:
+    def _estimates(self, fit: ArenaFit) -> Any:
         """Draws of overall skills and effects; of judges and scales, what was estimated."""
         n, random = fit.num_items, check_random_state(self.random_state)
         known = np.diagonal(fit.covariance) == 0.0
@@ -331,7 +323,7 @@ class ArenaRanker(StoredLogRanker, NamedRanker):
         judged: dict[str, Any] = {"reliability": np.exp(fit.log_reliability), "bias": fit.bias}
         constant: dict[str, Any] = {k: (("judge",), v) for k, v in judged.items() if len(v)}
         constant |= {k: ((), v) for k, v in self.params_.items() if k != "tie_width"}
-        return draws_to_arviz(draws=named, constant=constant, coords=coords)
+        return draws_to_arviz(draws=named, constant=constant, coords=self._axes()[0])
 
     def _number(self, name: Hashable, names: Sequence[Any], what: str) -> int:
         if not names:

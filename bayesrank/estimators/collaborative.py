@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
-from bayesrank._validate import check_level
+from bayesrank._validate import check_choice, check_level
 from bayesrank.estimators.collaborative_base import Collaborative, Unknown
 from bayesrank.estimators.collaborative_data import check_triples, level_numbers
 from bayesrank.solvers.collaborative import EMState
@@ -147,8 +147,7 @@ class CollaborativeOrdinalGP(Collaborative):
         ConvergenceWarning
             If EM has not converged.
         """
-        if self.likelihood not in ("probit", "logit"):
-            raise ValueError(f"likelihood is {self.likelihood!r}; choose 'probit' or 'logit'")
+        check_choice(self.likelihood, "likelihood", "probit", "logit")
         who, what, ratings = check_triples(users, items, levels)
         known, numbers = level_numbers(ratings, num_levels)
         run = {"checkpoint": checkpoint, "init_state": init_state, "callback": callback}
@@ -238,8 +237,7 @@ class CollaborativeOrdinalGP(Collaborative):
         ValueError
             If `kind` is neither "median" nor "mode", or an id is not known.
         """
-        if kind not in ("median", "mode"):
-            raise ValueError(f"kind is {kind!r}; choose 'median' or 'mode'")
+        check_choice(kind, "kind", "median", "mode")
         probability = self.predict_proba(users, items, unknown=unknown)
         if kind == "mode":
             return self.levels_[probability.argmax(axis=1)]

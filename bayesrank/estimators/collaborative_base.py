@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from bayesrank._process import enter_jax
-from bayesrank._validate import check_count
+from bayesrank._validate import check_choice, check_count
 from bayesrank.estimators.collaborative_data import (
     Labels,
     check_triples,
@@ -318,8 +318,7 @@ class Collaborative(BaseEstimator):
     ) -> tuple[EMResult, NDArray, NDArray]:
         """Numbers of users and items, and the result that has them."""
         result = self.result
-        if unknown not in ("error", "population"):
-            raise ValueError(f"unknown is {unknown!r}; choose 'error' or 'population'")
+        check_choice(unknown, "unknown", "error", "population")
         everybody, everything = self.users_, self.items_
         if unknown == "population":
             new_users, new_items = everybody.unknown(users), everything.unknown(items)

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bayesrank._stack import outside
-from bayesrank._validate import check_count, check_positive
+from bayesrank._validate import check_choice, check_count, check_positive
 from bayesrank.datasets import QueryLists, group_queries
 from bayesrank.estimators.lists import ListEstimator
 from bayesrank.metrics import pairwise_error
@@ -228,11 +228,8 @@ class ConeRank(ListEstimator):
         check_count(self.num_atoms, "num_atoms")
         if self.num_iterations is not None:
             check_count(self.num_iterations, "num_iterations")
-        folds = ("projection", "printed", "linear")
-        choices = {"method": ("exact", "sg", "eg"), "fold_in": folds}
-        for name, known in choices.items():
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} is {getattr(self, name)!r}; choose one of {known}")
+        check_choice(self.method, "method", "exact", "sg", "eg")
+        check_choice(self.fold_in, "fold_in", "projection", "printed", "linear")
         if (self.fold_in == "linear") and self.method != "eg":
             raise ValueError(f"fold_in is 'linear' and method {self.method!r}; pass method='eg'")
         if self.sums is not None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from bayesrank._validate import check_count
+from bayesrank._validate import check_choice, check_count
 from bayesrank.estimators.base import EPEstimator, ScaleChoice
 from bayesrank.estimators.checks import location_and_scale
 from bayesrank.estimators.label_fit import fit_labels
@@ -157,8 +157,7 @@ class LabelRanker(StoredLabelRanker, EPEstimator):
             If EP or the search for hyperparameters has not converged.
         """
         checked = self._check_features(X)
-        if self.kernel not in ("auto", "linear", "rbf"):
-            raise ValueError(f"kernel is {self.kernel!r}; choose 'auto', 'linear' or 'rbf'")
+        check_choice(self.kernel, "kernel", "auto", "linear", "rbf")
         check_count(self.n_basis, "n_basis")
         if relevant is not None and not self.calibrated:
             raise ValueError("relevant needs the zero; leave it out, or set calibrated=True")
@@ -253,8 +252,7 @@ class LabelRanker(StoredLabelRanker, EPEstimator):
         ValueError
             If `decision` is another.
         """
-        if decision not in ("kendall", "spearman"):
-            raise ValueError(f"decision is {decision!r}; choose 'kendall' or 'spearman'")
+        check_choice(decision, "decision", "kendall", "spearman")
         found = self._utilities(X)
         worth = found.average()[0] if decision == "kendall" else found.wins()
         return self.labels_[np.argsort(-worth, axis=1, kind="stable")]

@@ -11,10 +11,6 @@ from bayesrank._states import check_axes, check_covariances
 from bayesrank.estimators.label_posterior import LabelPosterior
 from bayesrank.estimators.saved import Saved, kept_seed
 
-_OPTIONS = (
-    "kernel", "n_basis", "calibrated", "correlated", "hyperparameters", "standardize",
-    "num_restarts",
-)  # fmt: skip
 _AXES = {
     "mean": "klw",
     "basis": "md",
@@ -35,8 +31,8 @@ class StoredLabelRanker(Saved):
         labels = ranker.labels_.tolist()
         if not all(isinstance(name, str | int | float) for name in labels):
             raise ValueError("labels are neither text nor numbers, which files cannot keep")
-        options = {name: getattr(ranker, name) for name in _OPTIONS}
-        options["random_state"] = kept_seed(ranker.random_state)
+        options = ranker.get_params() | {"random_state": kept_seed(ranker.random_state)}
+        del options["labels"]  # those of the fit are beside them
         names = getattr(ranker, "feature_names_in_", None)
         return {
             "options": options,

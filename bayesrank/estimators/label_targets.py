@@ -43,8 +43,8 @@ def read_targets(
                 f"{name} has {len(rows)} entries, but X has {len(X)} rows; pass one for each, None "
                 "where nothing is said"
             )
-    ranked = [name for order in orders or [] for name in _named(order)]
-    chosen = [name for pair in sets or [] if pair is not None for part in pair for name in part]
+    ranked = [name for order in orders or [] for part in order or [] for name in part]
+    chosen = [name for pair in sets or [] for part in pair or [] for name in part or []]
     if labels is None and not columns:
         _refuse_numbers("rankings", ranked)
         _refuse_numbers("relevant", chosen)
@@ -54,10 +54,8 @@ def read_targets(
     unknown = next((name for name in named if name not in number), None)
     if unknown is not None:
         raise ValueError(f"{unknown!r} is not among the labels; add it, or leave it out")
-    found = None if sets is None else _table(sets, number)
-    return LabelTargets(
-        known, None if orders is None else [_numbers(o, number) for o in orders], found
-    )
+    numbered = None if orders is None else [_numbers(order, number) for order in orders]
+    return LabelTargets(known, numbered, None if sets is None else _table(sets, number))
 
 
 def _columns(rankings: Any, relevant: Any) -> list[Hashable]:
@@ -129,7 +127,7 @@ def _orders(rankings: Any) -> list[Any]:
                 "rankings is an array of numbers, which may be ranks or labels; pass ranks as a "
                 "DataFrame with a column for each label, and orders as lists of labels"
             )
-        return [None if _nothing(order) else order for order in rankings]
+        return [_order(order) for order in rankings]
     table = plain_array(rankings)
     if table.dtype.kind not in "iuf":
         raise ValueError("rankings is a table with cells that are not ranks; give numbers, 1 best")
@@ -153,20 +151,20 @@ def _nothing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and missing(value))
 
 
-def _named(order: Any) -> list[Hashable]:
-    """Labels of an order or of a set of pairs."""
-    if order is None:
-        return []
+def _order(order: Any) -> Any:
+    """An order as groups of labels, best first, a set of pairs as it is; None says nothing."""
+    if _nothing(order):
+        return None
     if isinstance(order, str | Mapping) or not isinstance(order, Iterable):
         raise ValueError(f"rankings has {order!r} as an entry; pass a list of labels, best first")
-    if isinstance(order, Set):
-        if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in order):
-            raise ValueError(
-                f"rankings has the set {order!r}, which is not one of pairs (better, worse); pass "
-                "a list for an order"
-            )
-        return [name for pair in order for name in pair]
-    return [name for group in order for name in _group(group)]
+    if not isinstance(order, Set):
+        return [_group(group) for group in order]
+    if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in order):
+        raise ValueError(
+            f"rankings has the set {order!r}, which is not one of pairs (better, worse); pass a "
+            "list for an order"
+        )
+    return order
 
 
 def _group(group: Any) -> list[Hashable]:
@@ -183,13 +181,12 @@ def _plain(name: Any) -> Any:
 def _numbers(order: Any, number: dict[Hashable, int]) -> Any:
     if order is None:
         return None
-    if isinstance(order, Set):
-        return {(number[better], number[worse]) for better, worse in order}
-    return [[number[name] for name in _group(group)] for group in order]
+    parts = [tuple(number[name] for name in part) for part in order]
+    return set(parts) if isinstance(order, Set) else parts
 
 
 def _sets(relevant: Any, labels: Sequence[Hashable] | None) -> list[Any]:
-    """Relevant and irrelevant labels of each example; those that are None are all the others."""
+    """Relevant and irrelevant labels of each example; irrelevant ones of None are all others."""
     names = column_names(relevant)
     array = plain_array(relevant) if names is not None or _is_flags(relevant) else None
     if array is not None and array.dtype.kind in "biuf":
@@ -238,13 +235,7 @@ def _pair(entry: Any) -> Any:
     chosen = [_plain(name) for name in entry]
     if len(set(chosen)) < len(chosen):
         raise ValueError(f"relevant names a label twice in {chosen}; name it once")
-    return chosen, _Others()
-
-
-class _Others(tuple):
-    """Stands for all labels that are not named."""
-
-    __slots__ = ()
+    return chosen, None
 
 
 def _table(sets: list[Any], number: dict[Hashable, int]) -> NDArray[np.int64]:
@@ -253,8 +244,6 @@ def _table(sets: list[Any], number: dict[Hashable, int]) -> NDArray[np.int64]:
         if pair is None:
             continue
         chosen, rest = pair
-        if isinstance(rest, _Others):
-            row[:] = 0
-        row[[number[name] for name in rest]] = 0
+        row[slice(None) if rest is None else [number[name] for name in rest]] = 0
         row[[number[name] for name in chosen]] = 1
     return table

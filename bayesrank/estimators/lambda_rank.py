@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bayesrank._process import enter_jax
-from bayesrank._validate import check_count
+from bayesrank._validate import check_choice, check_count
 from bayesrank.datasets import QueryLists
 from bayesrank.estimators.lists import ListEstimator
 from bayesrank.infer import EP, EPResult
@@ -258,8 +258,7 @@ class LambdaRank(ListEstimator):
 
     def _check_options(self) -> LambdaField:
         """Return the field."""
-        if self.model not in ("linear", "network", "trees"):
-            raise ValueError(f"model is {self.model!r}; choose 'linear', 'network' or 'trees'")
+        check_choice(self.model, "model", "linear", "network", "trees")
         for name in ("num_steps", "num_trees"):
             check_count(getattr(self, name), name)
         if self.k is not None:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from bayesrank._validate import check_count, check_positive
+from bayesrank._validate import check_choice, check_count, check_positive
 from bayesrank.estimators.saved import Saved, kept_seed
 from bayesrank.retrieval import (
     Collection,
@@ -222,13 +222,9 @@ class LinkLearn(Saved, SearchEngine):
 
     def _check_options(self) -> list[tuple[int, float]]:
         """Return the numbers of units and the rates to choose from."""
-        for name, value, choices in (
-            ("form", self.form, FORMS),
-            ("loss", self.loss, LOSSES),
-            ("query_side", self.query_side, ("title", "document")),
-        ):
-            if value not in choices:
-                raise ValueError(f"{name} is {value!r}; choose one of {', '.join(choices)}")
+        check_choice(self.form, "form", *FORMS)
+        check_choice(self.loss, "loss", *LOSSES)
+        check_choice(self.query_side, "query_side", "title", "document")
         for name in ("num_unlinked", "num_epochs", "patience", "batch_size"):
             check_count(getattr(self, name), name)
         choices = list(product(_several(self.hidden), _several(self.learning_rate)))

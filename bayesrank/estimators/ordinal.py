@@ -16,6 +16,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 
 from bayesrank._tables import missing, unmasked
+from bayesrank._validate import check_choice
 from bayesrank.distributions.ordinal import LIKELIHOODS, centred_thresholds
 from bayesrank.estimators.base import EPEstimator, ScaleChoice
 from bayesrank.estimators.checks import check_hyperparameters, location_and_scale
@@ -142,10 +143,8 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
         """
         checked = self._check_features(X, ensure_min_samples=2)
         classes, numbers = _levels(y, self.levels, len(checked))
-        if self.predict_as not in ("median", "mode"):
-            raise ValueError(f"predict_as is {self.predict_as!r}; choose 'median' or 'mode'")
-        if self.likelihood not in LIKELIHOODS:
-            raise ValueError(f"likelihood is {self.likelihood!r}; choose 'probit' or 'logit'")
+        check_choice(self.predict_as, "predict_as", "median", "mode")
+        check_choice(self.likelihood, "likelihood", *LIKELIHOODS)
         d, r = checked.shape[1], len(classes)
         mean, scale = location_and_scale(checked, self.standardize)
         shapes: dict[str, tuple[int, ...]] = {"amplitude": (), "lengthscale": ()}

@@ -8,6 +8,7 @@ from typing import Any, Literal, Self, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bayesrank._validate import check_choice
 from bayesrank.datasets import ComparisonData
 from bayesrank.estimators.base import ScaleChoice
 from bayesrank.estimators.columns import (
@@ -374,8 +375,7 @@ class PairwiseRanker(NamedRanker):
 
     def _fix(self, unknown: Unknown) -> str | None:
         """What to do about an item that is not known, if anything has to be done."""
-        if unknown not in ("error", "population"):
-            raise ValueError(f"unknown is {unknown!r}; choose 'error' or 'population'")
+        check_choice(unknown, "unknown", "error", "population")
         if self.feature_mean_ is not None:
             return "fit the ranker with its features among item_features"
         return None if unknown == "population" else "pass unknown='population' to have a guess"

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bayesrank._process import enter_jax
 from bayesrank._tables import column_names
-from bayesrank._validate import check_count
+from bayesrank._validate import check_choice, check_count
 from bayesrank.datasets import ComparisonData
 from bayesrank.estimators.base import EPEstimator
 from bayesrank.estimators.checks import check_pairs, graph_laplacian, location_and_scale
@@ -214,8 +214,7 @@ class SkillRanker(EPEstimator):
 
     def _chance(self, chances: Array, outcome: Outcome) -> Array:
         """The column of an outcome."""
-        if outcome not in OUTCOMES:
-            raise ValueError(f"outcome is {outcome!r}; choose one of {OUTCOMES[::-1]}")
+        check_choice(outcome, "outcome", *OUTCOMES[::-1])
         if outcome == "tie" and "tie_width" not in self.params_:
             raise ValueError("outcome is 'tie', but no comparison given to fit was tied")
         return chances[:, OUTCOMES.index(outcome)]

@@ -146,11 +146,8 @@ class StoredLogRanker(Saved):
         if not all(isinstance(each, str | int) for some in names.values() for each in some):
             raise ValueError("a name is neither text nor a whole number; rename it to save")
         averaged = ranker.hyperparameters_ == "integrate"
-        options = {
-            "hyperparameters": ranker.hyperparameters,
-            "num_samples": ranker.num_samples,
-            "random_state": kept_seed(ranker.random_state),
-        }
+        options = ranker.get_params() | {"random_state": kept_seed(ranker.random_state)}
+        del options["items"]  # those of the fit are beside them
         return {
             **names,
             "options": options,

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from bayesrank._validate import check_count, check_table
+from bayesrank._validate import check_choice, check_count, check_table
 
 _SYMMETRY = 1e-8
 
@@ -82,12 +82,8 @@ def knn_graph(
     """
     points = check_table(X, "X").astype(np.float64)
     count = _check_neighbors(num_neighbors, len(points))
-    for name, value, choices in (
-        ("symmetry", symmetry, ("union", "mutual")),
-        ("weights", weights, ("binary", "heat")),
-    ):
-        if value not in choices:
-            raise ValueError(f"`{name}` is {value!r}; choose {choices[0]!r} or {choices[1]!r}.")
+    check_choice(symmetry, "symmetry", "union", "mutual")
+    check_choice(weights, "weights", "binary", "heat")
     wide = isinstance(bandwidth, Real) and 0.0 < float(bandwidth) < np.inf
     if bandwidth is not None and (weights == "binary" or not wide):
         raise ValueError(

@@ -36,10 +36,10 @@ from numpyro.distributions import constraints
 
 from bayesrank._validate import (
     check_base_kernels,
+    check_choice,
     check_count,
     check_different,
     check_levels,
-    check_likelihood,
     check_not_negative,
     check_numbers,
     check_pairs_of_items,
@@ -164,7 +164,7 @@ def collaborative_ordinal_gp(
         If an argument cannot be used; the message names it and what to do.
     """
     who, what = check_pairs_of_items(users, items, num_users, num_items)
-    ordered = LIKELIHOODS[check_likelihood(likelihood)]
+    ordered = LIKELIHOODS[check_choice(likelihood, "likelihood", *LIKELIHOODS)]
     observed, num_levels = check_levels(levels, who.shape[0], num_levels)
     f = _functions(num_users, num_items, kernel, strength, mean_strength)
     gaps = jnp.zeros(0)

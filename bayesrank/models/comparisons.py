@@ -47,6 +47,7 @@ from numpyro import handlers
 
 from bayesrank import gp
 from bayesrank._validate import (
+    check_choice,
     check_column,
     check_comparisons,
     check_count,
@@ -292,8 +293,7 @@ def compare(
     ValueError
         If an argument cannot be used; the message names it and what to do.
     """
-    if likelihood not in PAIR_LIKELIHOODS:
-        raise ValueError(f"`likelihood` is {likelihood!r}; choose 'probit' or 'logit'.")
+    check_choice(likelihood, "likelihood", *PAIR_LIKELIHOODS)
     if comparisons is None:
         given = {"outcomes": outcomes, "weights": weights, "period": period, "position": position}
         _refuse_columns({**given, "judges": judges, "categories": categories})

@@ -39,7 +39,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from bayesrank import gp
-from bayesrank._validate import check_count, known
+from bayesrank._validate import check_choice, check_count, known
 from bayesrank.models.comparisons import ComparisonColumns, compare, draw_scale
 
 Process = Literal["walk", "matern12", "matern32"]
@@ -105,8 +105,7 @@ def dynamic_thurstone(
 
 def _moving_skills(num_items: int, times: Array, process: str) -> Array:
     """Draw skills at all times, shape (n, T), those at the last time first."""
-    if process not in PROCESSES:
-        raise ValueError(f"`process` is {process!r}; choose one of {PROCESSES}.")
+    check_choice(process, "process", *PROCESSES)
     scale = draw_scale("scale")
     pace = "drift" if process == "walk" else "lengthscale"
     pace = jnp.asarray(numpyro.sample(pace, dist.LogNormal(0.0, 1.0)))

@@ -27,7 +27,7 @@ from jax.typing import ArrayLike
 from tinygp.kernels import Constant, Kernel
 
 from bayesrank import gp
-from bayesrank._validate import check_features, check_levels, check_likelihood, check_numbers
+from bayesrank._validate import check_choice, check_features, check_levels, check_numbers
 from bayesrank.distributions.ordinal import LIKELIHOODS, centred_thresholds
 
 LEVEL_VARIANCE = 4.0
@@ -104,7 +104,7 @@ def ordinal_gp(
     X = check_features(X, "X")
     n, d = X.shape
     if likelihood != "gaussian":
-        check_likelihood(likelihood)
+        check_choice(likelihood, "likelihood", *LIKELIHOODS)
     elif num_levels is not None:
         raise ValueError("`num_levels` is given for ratings that are numbers; leave it out.")
     kernel = ordinal_kernel(*_kernel_scales(d, ard))

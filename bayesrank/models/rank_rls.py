@@ -30,7 +30,7 @@ from scipy.linalg import helmert
 from tinygp.kernels import Kernel
 
 from bayesrank import gp
-from bayesrank._validate import check_features
+from bayesrank._validate import check_choice, check_features
 from bayesrank.datasets import group_queries
 
 
@@ -122,8 +122,7 @@ def _contrasts(query: Any, num_rows: int, weights: str) -> tuple[np.ndarray, np.
     """Orthonormal contrasts of all lists, shape (p, m), and the root of each one's weight."""
     lists = group_queries(query, num_rows)
     weight_of = {"query": lambda n: 2.0 / (n - 1), "center": lambda n: 1.0, "pairs": float}
-    if weights not in weight_of:
-        raise ValueError(f"`weights` is {weights!r}; choose 'query', 'center' or 'pairs'.")
+    check_choice(weights, "weights", *weight_of)
     T = np.zeros((num_rows - len(lists.sizes), num_rows))
     root_delta, row = np.ones(len(T)), 0
     for start, size in zip(lists.starts, lists.sizes, strict=True):

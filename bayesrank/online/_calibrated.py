@@ -12,7 +12,7 @@ from jax import lax
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from bayesrank._validate import check_count
+from bayesrank._validate import check_choice, check_count
 from bayesrank.online._blocks import blocks_of
 from bayesrank.online._constraints import LabelConstraints, tabulate
 from bayesrank.online._saved import SavedLearner
@@ -191,15 +191,9 @@ class CalibratedPerceptron(SavedLearner):
 
     def _check_options(self) -> "_Constraints":
         check_count(self.num_labels, "num_labels", 2)
-        for name, choices in (
-            ("pairs", ("adjacent", "all")),
-            ("relevant", ("all", "lowest")),
-            ("loss", ("kendall", "footrule")),
-        ):
-            if getattr(self, name) not in choices:
-                raise ValueError(
-                    f"`{name}` is {getattr(self, name)!r}; choose {choices[0]!r} or {choices[1]!r}."
-                )
+        check_choice(self.pairs, "pairs", "adjacent", "all")
+        check_choice(self.relevant, "relevant", "all", "lowest")
+        check_choice(self.loss, "loss", "kendall", "footrule")
         if hasattr(self, "state_") and len(self.coef_) != self.num_labels:
             raise ValueError(
                 f"`num_labels` is {self.num_labels}, but {len(self.coef_)} labels have been "

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 from tinygp.kernels import Kernel
 
-from bayesrank._validate import check_count
+from bayesrank._validate import check_choice, check_count
 from bayesrank.online._base import Array, ExampleBlock
 from bayesrank.online._kernel_form import KernelRanker
 from bayesrank.online._members import Members, Records, init_members, learn_block
@@ -24,8 +24,7 @@ class PerceptronRanker(KernelRanker):
     def _init_state(self, num_features: int) -> Members:
         num_members = check_count(self.num_members, "num_members")
         check_share(self.tau, "tau")
-        if self.sampling not in ("bernoulli", "poisson"):
-            raise ValueError(f"`sampling` is {self.sampling!r}; choose 'bernoulli' or 'poisson'.")
+        check_choice(self.sampling, "sampling", "bernoulli", "poisson")
         check_count(self.seed, "seed", 0)
         slots = self._slots(num_features)
         width = num_features if slots else self._width(num_features)

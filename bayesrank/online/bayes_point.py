@@ -11,7 +11,7 @@ from scipy.special import softmax
 from sklearn.utils.validation import check_is_fitted
 from tinygp.kernels import Kernel
 
-from bayesrank._validate import check_count, check_positive
+from bayesrank._validate import check_choice, check_count, check_positive
 from bayesrank.online._adf import Belief, take_block
 from bayesrank.online._base import Array, ExampleBlock
 from bayesrank.online._basis import empty_basis, feature_block
@@ -277,8 +277,7 @@ class OnlineBayesPoint(KernelRanker):
         if self.threshold_scale is not None:
             check_positive(self.threshold_scale, "threshold_scale")
         check_share(self.forgetting, "forgetting", zero=True, one=False)
-        if self.covariance not in ("full", "diagonal"):
-            raise ValueError(f"`covariance` is {self.covariance!r}; choose 'full' or 'diagonal'.")
+        check_choice(self.covariance, "covariance", "full", "diagonal")
         slots = self._slots(num_features)
         if slots and self.covariance == "diagonal":
             raise ValueError(

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from bayesrank._validate import check_choice
 from bayesrank.datasets import QueryLists
 
 Array = NDArray[np.float64]
@@ -125,9 +126,7 @@ def weights_of(sizes: NDArray[np.intp], weights: str) -> Array:
     """Weight delta of lists of these sizes."""
     n = np.maximum(sizes, 2).astype(np.float64)
     table = {"query": 2.0 / (n - 1.0), "center": np.ones_like(n), "pairs": n}
-    if weights not in table:
-        raise ValueError(f"weights is {weights!r}; choose 'query', 'center' or 'pairs'")
-    return np.where(sizes > 1, table[weights], 0.0)
+    return np.where(sizes > 1, table[check_choice(weights, "weights", *table)], 0.0)
 
 
 def contrasts_of(lists: QueryLists, weights: str = "query") -> Contrasts:

@@ -17,6 +17,7 @@ from tinygp.kernels import ExpSquared, Kernel
 from bayesrank import gp
 from bayesrank._process import enter_jax
 from bayesrank._stack import outside
+from bayesrank._validate import check_choice
 from bayesrank.solvers.rank_rls.choose import (
     best_by_evidence,
     best_by_hold_out,
@@ -231,8 +232,7 @@ def _some_lists(
 
 def _solver_for(solver: str, shape: tuple[int, int], kernel: Any) -> str:
     """Choose the solver, where it is left to us."""
-    if solver not in ("auto", "dense", "lsmr", "nystrom"):
-        raise ValueError(f"solver is {solver!r}; choose 'auto', 'dense', 'lsmr' or 'nystrom'")
+    check_choice(solver, "solver", "auto", "dense", "lsmr", "nystrom")
     linear = isinstance(kernel, str) and kernel == "linear"
     if not linear and not isinstance(kernel, Kernel):
         raise ValueError(f"kernel is {kernel!r}; pass 'linear', 'rbf' or a kernel of tinygp")
