@@ -12,14 +12,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count, islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayesrank._files import reason_of
 from bayesrank._memory import check_memory
-from bayesrank._tables import Column
+from bayesrank._tables import Column, numbered
 from bayesrank.datasets.errors import DataError, tell
 
 _MARKS = {
@@ -32,12 +30,11 @@ _MARKS = {
 }
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _HEAD = 1_000_000  # bytes that are looked at to find what separates columns
-_BLOCK = 20_000_000  # bytes that are read at once
+_BLOCK = 1_000_000  # bytes that are split at once, so that what is in between stays small
 _SPACE = 4  # a file's bytes, its text, and texts of cells: at the least so many times its size
 # Lines and fields of text without a separator end here alone: what Python takes for the end of a
 # line, or for a blank, besides is in names, such as \x1c and \x85.
 LINE, FIELD = re.compile(r"\r\n|\r|\n"), re.compile(r"[^ \t]+")
-_Cells = tuple[NDArray[np.int64], Sequence[str]]
 
 
 @contextmanager
@@ -156,59 +153,26 @@ def plain_columns(raw: bytes, separator: str) -> list[Column]:
 
 def _parsed(raw: bytes, start: int, separator: str, header: Sequence[str]) -> list[Column]:
     """Columns of lines that all have as many cells, block by block; none if some have not."""
-    marks = separator.encode()
-    line = marks * (len(header) - 1) + b"\n"
+    width = len(header)
+    line = separator.encode() * (width - 1) + b"\n"
     others = bytes(set(range(256)) - set(line))
     numbers = [defaultdict(count().__next__) for _ in header]
-    codes = np.empty((len(header), raw.count(b"\n", start) + (raw[-1:] != b"\n")), np.int64)
-    numeric: set[int] = set()
+    codes = np.empty((width, raw.count(b"\n", start) + (raw[-1:] != b"\n")), np.int64)
     row = 0
     while start < len(raw):
         end = raw.find(b"\n", start + _BLOCK) + 1 or len(raw)
-        block = raw[start:end] if raw[end - 1 : end] == b"\n" else raw[start:] + b"\n"
-        lines = block.translate(None, others)
-        if lines != line * (len(lines) // len(line)):
+        block = raw[start:end].removesuffix(b"\n")
+        marks = block.translate(None, others) + b"\n"
+        many = len(marks) // width
+        if marks != line * many:
             return []
-        cells = _by_pandas if len(raw) > _BLOCK else _by_python
-        for place, (own, texts) in enumerate(cells(block, separator, len(header), numeric)):
-            merged = np.array([numbers[place][text.strip()] for text in texts], np.int64)
-            codes[place, row : row + len(own)] = merged[own]
-        row += len(lines) // len(line)
-        start = end
+        cells = block.decode().replace("\n", separator).split(separator)
+        for place, number in enumerate(numbers):
+            own, texts = numbered(cells[place::width])
+            merged = np.array([number[text.strip()] for text in texts], np.int64)
+            codes[place, row : row + many] = merged[own]
+        row, start = row + many, end
     return [Column(*each) for each in zip(header, map(tuple, numbers), codes, strict=True) if row]
-
-
-def _by_python(block: bytes, separator: str, width: int, numeric: set[int]) -> Iterator[_Cells]:
-    """Cells of a few lines, column by column: their codes, and texts."""
-    cells = block.decode().removesuffix("\n").replace("\n", separator).split(separator)
-    for place in range(width):
-        column = Column.of("", cells[place::width])
-        yield column.codes, column.values
-
-
-def _by_pandas(block: bytes, separator: str, width: int, numeric: set[int]) -> Iterator[_Cells]:
-    """The same of very many lines, in a third of the time."""
-    import pandas as pd  # few lines do not wait for it
-
-    def read(places: Any) -> Any:
-        kinds: Any = {place: object if place in numeric else "category" for place in places}
-        return pd.read_csv(
-            io.BytesIO(block), sep=separator, dtype=kinds, na_filter=False, header=None,
-            names=range(width), usecols=places, quoting=csv.QUOTE_NONE, skip_blank_lines=False,
-        )  # fmt: skip
-
-    frame = read(range(width))
-    # Categories that are numbers are no texts: 1.10 would be 1.1.
-    new = {
-        p
-        for p in range(width)
-        if p not in numeric and frame[p].cat.categories.inferred_type != "string"
-    }
-    numeric |= new
-    texts = read(sorted(new)) if new else frame
-    for place in range(width):
-        own, values = pd.factorize((texts if place in new else frame)[place].array)
-        yield own, list(values)
 
 
 def strict_lines(path: Path, text: str, separator: str) -> list[tuple[int, list[str]]]:
