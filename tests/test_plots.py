@@ -113,11 +113,21 @@ REFUSED: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]] =
     (plots.plot_learning_curves, ({"a": [[np.nan]]},), {}, "give finite errors"),
     (plots.plot_learning_curves, ({"a": [[1, 2], [1]]},), {}, "the same number of answers"),
     (plots.plot_learning_curves, ({"a": [[1]]},), {"band": "range"}, "must be 'sd' or 'se'"),
-    (plots.plot_question, (BELIEFS, PAIRS, SCORES[:3]), {}, r"scores \(3,\)"),
+    (plots.plot_question, (BELIEFS, PAIRS, SCORES[:3]), {}, r"scores has shape \(3,\)"),
     (plots.plot_question, (BELIEFS, PAIRS[:0], SCORES[:0]), {}, "no candidate"),
-    (plots.plot_question, (BELIEFS, PAIRS, SCORES), {"names": ["a"]}, "each of the 4 items"),
-    (plots.plot_question, (BELIEFS, PAIRS + 2, SCORES), {}, "pairs names an item that is not one"),
-    (plots.plot_question, (BELIEFS, PAIRS, SCORES), {"question": (0, -1)}, "question names an"),
+    (plots.plot_question, (BELIEFS, PAIRS, SCORES), {"names": ["a"]}, "one name per item, 4 in"),
+    (
+        plots.plot_question,
+        (BELIEFS, PAIRS + 2, SCORES),
+        {},
+        "names item 5 in row 1, but the 4 items",
+    ),
+    (
+        plots.plot_question,
+        (BELIEFS, PAIRS, SCORES),
+        {"question": (0, -1)},
+        "question. names item -1",
+    ),
     (plots.plot_question, (BELIEFS, PAIRS, SCORES * np.nan), {}, "not a finite number"),
 ]
 

@@ -11,6 +11,8 @@ from matplotlib.ticker import PercentFormatter
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
+from bayesrank._names import check_names
+from bayesrank._validate import check_pairs
 from bayesrank.plots.figure import axes_or_new, frame, plain_legend, shorten
 
 if TYPE_CHECKING:
@@ -114,9 +116,8 @@ def plot_question(
     ValueError
         If the arguments do not fit each other; the message says how.
     """
-    candidates, pair = _checked(beliefs, pairs, scores, question, names)
-    gains = np.asarray(scores, float)
-    labels = [shorten(i if names is None else names[i]) for i in pair]
+    candidates, pair, known = _checked(beliefs, pairs, scores, question, names)
+    gains, labels = np.asarray(scores, float), [shorten(known[i]) for i in pair]
     figure, (left, right) = plt.subplots(
         1, 2, figsize=(11, 4.6), layout="constrained", width_ratios=(1, 1.15)
     )
@@ -133,25 +134,18 @@ def _checked(
     scores: ArrayLike,
     question: tuple[int, int] | None,
     names: Sequence[object] | None,
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Candidates (m, 2) and the question (2,), of arguments that fit each other."""
-    candidates, gains, n = np.asarray(pairs), np.asarray(scores, float), len(beliefs.mean)
-    if candidates.ndim != 2 or candidates.shape[1:] != (2,) or gains.shape != candidates.shape[:1]:
-        raise ValueError(
-            f"pairs has shape {candidates.shape} and scores {gains.shape}; pass (m, 2) and (m,)"
-        )
+) -> tuple[NDArray[Any], NDArray[Any], list[str]]:
+    """Candidates (m, 2), the question (2,) and names (n,), of arguments that fit each other."""
+    n = len(beliefs.mean)
+    candidates, gains = check_pairs(pairs, n), np.asarray(scores, float)
+    if gains.shape != candidates.shape[:1]:
+        raise ValueError(f"scores has shape {gains.shape}; pass one of each of {len(candidates)}")
     if len(gains) == 0:
         raise ValueError("pairs holds no candidate, so there is no question to draw; pass some")
-    pair = candidates[np.argmax(gains)] if question is None else np.asarray(question)
-    for name, items in (("pairs", candidates), ("question", pair)):
-        whole = items.dtype.kind in "iu" and items.shape[-1:] == (2,)
-        if not whole or not 0 <= items.min() <= items.max() < n:
-            raise ValueError(f"{name} names an item that is not one of 0 to {n - 1}")
     if not np.isfinite(gains).all():
         raise ValueError("scores has one that is not a finite number; leave that pair out")
-    if names is not None and len(names) != n:
-        raise ValueError(f"names holds {len(names)} names; pass one for each of the {n} items")
-    return candidates, pair
+    asked = candidates[[np.argmax(gains)]] if question is None else [question]
+    return candidates, check_pairs(asked, n, "question")[0], check_names(names, n)
 
 
 def _draw_items(ax: Axes, beliefs: "Beliefs", pair: Array, labels: list[str]) -> None:
