@@ -1,7 +1,9 @@
 """What the person sees: the question, the keys, how far it is, and who leads."""
 
 import os
+from bisect import bisect_right
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -19,11 +21,10 @@ from bayesrank.datasets.items import Items
 from bayesrank.ranking import RankSummary
 from bayesrank.ranking.columns import columns_of
 
-_LEADERS = 5
 # Narrower screens show less of each leader, and the progress in words alone.
 WIDE = 64
-# From the fullest layout to the barest: leaders, features that must find room, and blank lines.
-_LAYOUTS = ((_LEADERS, 4, True), (3, 3, True), (3, 2, False), (1, 2, False), (0, 2, False))
+# From the fullest layout to the barest: leaders, blank lines, and features that must find room.
+_LAYOUTS = (((5, True), 4), ((3, True), 3), ((3, False), 2), ((1, False), 2), ((0, False), 2))
 
 
 class View(NamedTuple):
@@ -50,25 +51,22 @@ def draw_screen(view: View, console: Console) -> RenderableType:
     view = view._replace(items=view.items._replace(names=tuple(names)))
     count = 0 if view.items.features is None else view.items.features.shape[1]
     room = console.height - 1  # the cursor stands below
-    for leaders, features, spaced in _LAYOUTS:
-        shown = min(count, room)
-        while shown >= min(features, count):
-            screen = _screen(view, console.width, leaders, shown, spaced)
-            over = _lines(screen, console) - room
-            if over <= 0:
-                return screen
-            shown -= max(1, over // 3)  # a feature with a long name takes some lines
-    question = Text(view.question, style="bold")
-    note = [Text(view.note, style="green")] if view.note else []
-    for above, below in (([question], note), ([question], []), ([], [])):
-        for shown in range(min(count, room), -1, -1):
-            table = feature_table(view.items, view.pair, shown)
-            screen = Group(
-                *above, table, Text("1, 2, = equal, s can't say, u undo, q quit"), *below
-            )
-            if _lines(screen, console) <= room:
-                return screen
+    screens = [(partial(_screen, view, console.width, *each), n) for each, n in _LAYOUTS]
+    screens += [(partial(_bare, view, parts), 0) for parts in (2, 1, 0)]
+    for screen, fewest in screens:
+        features = range(min(fewest, count), min(count, room) + 1)
+        fitting = bisect_right(features, room, key=lambda n, s=screen: _lines(s(n), console))
+        if fitting:
+            return screen(features[fitting - 1])
     return Group(feature_table(view.items, view.pair, 0))
+
+
+def _bare(view: View, parts: int, features: int) -> RenderableType:
+    """The two items and the keys; before them the question if `parts`, below the note if two."""
+    question = [Text(view.question, style="bold")] if parts else []
+    note = [Text(view.note, style="green")] if parts > 1 and view.note else []
+    keys = Text("1, 2, = equal, s can't say, u undo, q quit")
+    return Group(*question, feature_table(view.items, view.pair, features), keys, *note)
 
 
 def shortened(pair: tuple[str, str], size: int | None) -> tuple[str, str]:
@@ -94,7 +92,7 @@ def _lines(screen: RenderableType, console: Console) -> int:
     return len(console.render_lines(screen, pad=False))
 
 
-def _screen(view: View, width: int, leaders: int, features: int, spaced: bool) -> RenderableType:
+def _screen(view: View, width: int, leaders: int, spaced: bool, features: int) -> RenderableType:
     # Where not all features are shown, a line says so.
     blank = [Text("")] if spaced else []
     parts: list[RenderableType] = [
