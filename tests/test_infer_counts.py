@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -93,7 +94,7 @@ def test_scales_are_learned_from_counts_without_covariances():
     assert_allclose(probes, dense, rtol=0.03)
 
 
-@pytest.mark.parametrize("count", [0.3, 2.5])
+@pytest.mark.parametrize("count", [0.01, 0.3, 2.5])
 def test_parts_of_a_datum_count_as_powers_of_its_likelihood(count):
     def model(count):
         f = numpyro.sample("f", dist.Normal(0.5, 2.0))
@@ -105,3 +106,22 @@ def test_parts_of_a_datum_count_as_powers_of_its_likelihood(count):
     assert_allclose(result.mean["f"], exact.mean, atol=0.05)
     assert_allclose(result.sd["f"], np.sqrt(exact.variance), rtol=0.03)
     assert_allclose(result.log_evidence, exact.log_z, atol=0.02)
+
+
+@pytest.mark.slow
+def test_small_parts_converge_beside_a_wide_prior():
+    rng = np.random.default_rng(0)
+    won = rng.random(40) < 0.9
+    count = rng.uniform(0.01, 0.1, 40)
+
+    def model(won, count):
+        f = numpyro.sample("f", dist.Normal(0.0, 5.0))
+        with handlers.scale(scale=count):
+            numpyro.sample("y", dist.Bernoulli(logits=jnp.broadcast_to(f, 40)), obs=won)
+
+    result = EP(model).run(KEY, won, count)
+    for_, against = count[won].sum(), count[~won].sum()
+    exact = tilted(lambda f: for_ * log_expit(f) + against * log_expit(-f), 0.0, 25.0)
+    assert result.converged and result.num_sweeps < 100
+    assert abs(result.mean["f"] - exact.mean) < 0.15 * np.sqrt(exact.variance)
+    assert_allclose(result.sd["f"], np.sqrt(exact.variance), rtol=0.1)

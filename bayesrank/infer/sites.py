@@ -321,8 +321,21 @@ def _matched(
     # A margin that touches no latent has nothing to learn: it is left alone, and not counted as
     # skipped.
     kept = ~usable & (variance > 0)
+    if block.repeats is not None:
+        pace = _pace(-moments.d2 * v, power)
+        new_tau, new_nu = tau + pace * (new_tau - tau), nu + pace * (new_nu - nu)
     new_tau, new_nu = jnp.where(usable, new_tau, tau), jnp.where(usable, new_nu, nu)
     return new_tau, new_nu, kept, Tilted(m, v, *moments)
+
+
+def _pace(narrowed: Array, power: Any) -> Array:
+    """Share of a step of sites that keeps cavities proper where less than a whole factor counts.
+
+    A cavity of precision c without w < 1 of a site, of all others' precision R, has to solve
+    ``c + (1 - w) t(c) = R``, where t is what the factor adds, ``c r / (1 - r)`` if it takes the
+    share r of the variance. A step of Newton's method is this one, if r is the same nearby.
+    """
+    return jnp.where(power > 1, (1 - narrowed) / (1 - narrowed / jnp.maximum(power, 1)), 1.0)
 
 
 def largest_change(before: Any, after: Any, xp: Any = jnp) -> Array:
