@@ -51,14 +51,14 @@ def inducing_point_prior(
     rank : int
         Number M of inducing points (`choose_num_inducing`); from n on they make the process itself.
     inducing : Array, optional
-        The inducing points, shape (M, d); by default `inducing_points`.
+        The inducing points, shape (M, d); by default `inducing_points`, whose number is at most n.
     jitter : float, optional
         What is added to each prior variance, as in `gram`.
 
     Raises
     ------
     ValueError
-        If `rank` is a string, or less than one without `inducing`.
+        If `rank` is a string, less than one, or not the number of `inducing` points.
 
     Examples
     --------
@@ -78,6 +78,9 @@ def inducing_point_prior(
         )
     X = jnp.asarray(X)
     points = inducing_points(X, rank) if inducing is None else jnp.asarray(inducing)
+    count = points.shape[0]
+    if count not in (rank, min(rank, X.shape[0])):
+        raise ValueError(f"rank is {rank}, and inducing has {count} points; pass rank={count}")
     lower = jnp.linalg.cholesky(gram(kernel, points, jitter=jitter))
     factor = solve_triangular(lower, kernel(points, X), lower=True).T
     variances = kernel(X)
@@ -127,19 +130,19 @@ def choose_num_inducing(
         raise TypeError(
             "choose_num_inducing needs numbers; call it before the program, and pass the rank"
         )
-    told = np.asarray(precision, float)
-    if told.shape not in ((), points.shape[:1]):
-        raise ValueError(f"precision has shape {told.shape}; pass a number, or one for each item")
-    if not np.all(np.isfinite(told) & (told >= 0)):
+    added = np.asarray(precision, float)
+    if added.shape not in ((), points.shape[:1]):
+        raise ValueError(f"precision has shape {added.shape}; pass a number, or one for each item")
+    if not np.all(np.isfinite(added) & (added >= 0)):
         raise ValueError("precision has entries that are negative or not finite; pass none")
-    told = np.broadcast_to(told, points.shape[:1])
-    some = np.random.default_rng(0).permutation(len(told))[:_LOOKED_AT]
+    added = np.broadcast_to(added, points.shape[:1])
+    some = np.random.default_rng(0).permutation(len(added))[:_LOOKED_AT]
     for rank in _RANKS:
         prior = inducing_point_prior(
             kernel, points[some], rank, inducing=inducing_points(points, rank)
         )
-        seen = np.asarray(prior.cov_diag) * told[some]
-        if np.mean(seen / (1 + seen)) < share or rank >= len(told):
+        seen = np.asarray(prior.cov_diag) * added[some]
+        if np.mean(seen / (1 + seen)) < share or rank >= len(added):
             return rank
     return _RANKS[-1]
 
