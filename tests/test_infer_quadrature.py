@@ -261,7 +261,7 @@ def log_parts(x: Any, share: Any, width: Any, centre: Any) -> Any:
 @pytest.mark.slow
 def test_random_mixtures_have_their_closed_form():
     of = Mixtures(4000)
-    found = jax.jit(lambda m, v: mixture_moments(lambda x: log_parts(x, *of.factors), None, m, v))(
+    found = jax.jit(lambda m, v: mixture_moments(lambda x: log_parts(x, *of.factors), 1.0, m, v))(
         of.mean, of.variance
     )
     log_z, d1, d2 = (np.asarray(x) for x in found)

@@ -18,7 +18,7 @@ from bayesrank.infer.compiled import compiled_call
 from bayesrank.infer.ep import EP
 from bayesrank.infer.reader.densities import log_density_of
 from bayesrank.infer.reader.inventory import Inventory, take_inventory
-from bayesrank.infer.reader.jaxpr import flat_trace, needed_equations
+from bayesrank.infer.reader.jaxpr import flat_trace, reached
 from bayesrank.infer.reader.program import Program
 from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.reader.structure import Wanted
@@ -124,7 +124,8 @@ class Hyperparameters(Vector):
     def component(self, flat: ArrayLike, init_sites: Sites) -> ConditionalPosterior:
         """EP's posterior at a vector, by the code that gives the gradient."""
         (evaluation, _, found), _ = self._solve(flat, init_sites)
-        converged = float(found.max_change) <= self.limits.tol and not int(found.skipped)
+        state = found.state
+        converged = float(state.max_change) <= self.limits.tol and not int(state.skipped)
         return ConditionalPosterior(jax.tree.map(np.asarray, evaluation), found, converged)
 
     def first_result(self, flat: ArrayLike, args: tuple, kwargs: Mapping[str, Any]) -> EPResult:
@@ -300,11 +301,11 @@ def log_hyperprior(
         return {k: log_density_of(sites[k]) for k in (*inventory.sampled, *inventory.given)}
 
     trace, _ = flat_trace(densities, latents, free)
-    inner, outer = trace.inputs[: len(latents)], trace.inputs[len(latents) :]
+    names = sorted(latents) + sorted(free)
+    reach = reached(trace, {x: frozenset({k}) for x, k in zip(trace.inputs, names, strict=True)})
     values, total = densities(latents, free), jnp.zeros(())
     for name, output in zip(sorted(values), trace.outputs, strict=True):
-        equations = needed_equations(trace.equations, [output], ())
-        used = frozenset().union(*(equation.variables for equation in equations))
-        if used.isdisjoint(inner) and (name in free or not used.isdisjoint(outer)):
+        seen = reach.get(output, frozenset()) if isinstance(output, int) else frozenset()
+        if seen.isdisjoint(latents) and (name in free or not seen.isdisjoint(free)):
             total += values[name]
     return total

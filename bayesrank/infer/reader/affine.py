@@ -11,7 +11,7 @@ data, how many it touches may not.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -171,6 +171,12 @@ def _offset(equation: Equation, operands: list[Any]) -> list[Array]:
     return bind(equation, [x.offset if isinstance(x, Affine) else x for x in operands])
 
 
+def _size_and_sites(arrays: Iterable[Affine]) -> tuple[int, frozenset[str]]:
+    """Number of latents, and the sites that any of the arrays may touch."""
+    sizes, sites = zip(*((x.size, x.sites) for x in arrays), strict=True)
+    return sizes[0], frozenset().union(*sites)
+
+
 def _scale_rows(equation: Equation, operands: list[Any]) -> Affine:
     """Elementwise operations that multiply each row by a constant."""
     (offset,) = _offset(equation, operands)
@@ -205,40 +211,39 @@ def _add(equation: Equation, operands: list[Any]) -> Affine:
     return Affine(offset, values, columns, left.size, sites)
 
 
+def _by_column(
+    equation: Equation, operands: list[Any], rows: Mapping[int, Array], linear: Sequence[int]
+) -> list[Array]:
+    """Results at each column of rows, by operand; others in which it is `linear` count as zero."""
+    first = next(iter(rows.values()))
+    filled, axes = [], []
+    for i, x in enumerate(operands):
+        if i in linear and i not in rows:
+            x = jnp.zeros((*jnp.shape(x), first.shape[-1]), first.dtype)
+        filled.append(rows.get(i, x))
+        axes.append(-1 if i in linear or i in rows else None)
+    batched = jax.vmap(lambda *args: tuple(bind(equation, args)), tuple(axes), out_axes=-1)
+    return list(batched(*filled))
+
+
 def _move(equation: Equation, operands: list[Any]) -> list[Value]:
     """Operations that only move elements: the same move is made on the rows' columns and values."""
     offsets = _offset(equation, operands)
-    affine = [x for x in operands if isinstance(x, Affine)]
-    size, sites = affine[0].size, frozenset().union(*(x.sites for x in affine))
-    linear = linear_operands(equation.name, len(operands))
-    if any(x.columns is None for x in affine):
-        affine_operands = [x.densified() if isinstance(x, Affine) else x for x in operands]
-        width = size
-    else:
-        width = max(x.values.shape[-1] for x in affine)
-        affine_operands = [x.widened(width) if isinstance(x, Affine) else x for x in operands]
-    dtype = affine[0].values.dtype
+    affine = {i: x for i, x in enumerate(operands) if isinstance(x, Affine)}
+    size, sites = _size_and_sites(affine.values())
+    sparse = all(x.columns is not None for x in affine.values())
+    width = max(x.values.shape[-1] for x in affine.values())
+    even = {i: x.widened(width) if sparse else x.densified() for i, x in affine.items()}
 
-    def moved(field: str, kind: Any) -> list[Array]:
-        filled, axes = [], []
-        for i, x in enumerate(affine_operands):
-            if isinstance(x, Affine):
-                filled.append(getattr(x, field).astype(kind))
-            elif i in linear:
-                filled.append(jnp.zeros((*jnp.shape(x), width), kind))
-            else:
-                filled.append(x)
-            axes.append(-1 if i in linear else None)
-        batched = jax.vmap(lambda *args: tuple(bind(equation, args)), tuple(axes), out_axes=-1)
-        return list(batched(*filled))
+    def moved(rows: Callable[[Affine], Any], kind: Any) -> list[Array]:
+        linear = linear_operands(equation.name, len(operands))
+        each = {i: rows(x).astype(kind) for i, x in even.items()}
+        return _by_column(equation, operands, each, linear)
 
-    values = moved("values", dtype)
-    sparse = (
-        affine_operands[next(i for i in linear if isinstance(operands[i], Affine))].columns
-        is not None
-    )
-    columns = moved("columns", jnp.int32) if sparse else [None] * len(values)
-    return [Affine(o, v, c, size, sites) for o, v, c in zip(offsets, values, columns, strict=True)]
+    values = moved(lambda x: x.values, next(iter(affine.values())).values.dtype)
+    columns = moved(lambda x: x.columns, jnp.int32) if sparse else [None] * len(values)
+    moves = zip(offsets, values, columns, strict=True)
+    return [Affine(o, v, c, size, sites) for o, v, c in moves]
 
 
 def _reduce_sum(equation: Equation, affine: Affine) -> Affine:
@@ -302,21 +307,11 @@ def _grouped(array: Array, batch: Sequence[int], contract: Sequence[int], traili
 def _linear_map(equation: Equation, operands: list[Any]) -> list[Affine]:
     """Any other linear operation: applied to each column of the dense rows."""
     offsets = _offset(equation, operands)
-    affine = [x for x in operands if isinstance(x, Affine)]
-    size, sites = affine[0].size, frozenset().union(*(x.sites for x in affine))
-    bilinear = equation.name in BILINEAR
-    linear = range(len(operands)) if bilinear else linear_operands(equation.name, len(operands))
-    filled, axes = [], []
-    for i, x in enumerate(operands):
-        if isinstance(x, Affine):
-            filled.append(x.dense())
-        elif i in linear and not bilinear:
-            filled.append(jnp.zeros((*jnp.shape(x), 1), affine[0].values.dtype).repeat(size, -1))
-        else:
-            filled.append(x)
-        axes.append(-1 if isinstance(x, Affine) or (i in linear and not bilinear) else None)
-    batched = jax.vmap(lambda *args: tuple(bind(equation, args)), tuple(axes), out_axes=-1)
-    rows = batched(*filled)
+    affine = {i: x for i, x in enumerate(operands) if isinstance(x, Affine)}
+    size, sites = _size_and_sites(affine.values())
+    linear = () if equation.name in BILINEAR else linear_operands(equation.name, len(operands))
+    dense = {i: x.dense() for i, x in affine.items()}
+    rows = _by_column(equation, operands, dense, linear)
     return [Affine(o, v, None, size, sites) for o, v in zip(offsets, rows, strict=True)]
 
 
@@ -324,7 +319,7 @@ def _scan(equation: Equation, operands: list[Any]) -> Sequence[Value]:
     """A scan all of whose results are affine, or no numbers: its derivative, column by column."""
     places = [i for i, x in enumerate(operands) if isinstance(x, Affine)]
     affine = [operands[i] for i in places]
-    size, sites = affine[0].size, frozenset().union(*(x.sites for x in affine))
+    size, sites = _size_and_sites(affine)
 
     def run(*values: Array) -> list[Array]:
         filled = dict(zip(places, values, strict=True))

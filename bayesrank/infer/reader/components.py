@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from jax.extend import core
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
@@ -27,7 +26,7 @@ from bayesrank.infer.reader.jaxpr import (
     UnknownValueError,
     bind,
     concrete_value,
-    flat_trace,
+    flat,
 )
 
 _ELEMENTWISE = frozenset(
@@ -207,8 +206,7 @@ class _Walker:
         if inner is None:
             mixed = self.join_all([x for x in operands if x is not None])
             return [np.full(each, mixed) for each in equation.shapes]
-        avals = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in inner.in_avals]
-        trace, _ = flat_trace(core.jaxpr_as_fun(inner), *avals)
+        trace = flat(inner)
         marks: dict[int, np.ndarray] = {}
         outer: dict[int, int | Constant] = {}
         for number, operand, mark in zip(trace.inputs, equation.inputs, operands, strict=True):

@@ -20,6 +20,7 @@ from scipy.sparse.csgraph import connected_components
 
 from bayesrank.infer.gaussian.arrow import Groups
 from bayesrank.infer.gaussian.low_rank import LowRank
+from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.infer.reader.affine import Affine, Degree
 from bayesrank.infer.reader.joint import Joint
 from bayesrank.infer.reader.prior import (
@@ -50,6 +51,15 @@ def positions(joint: Joint, names: Sequence[str]) -> np.ndarray:
         spans[name] = np.arange(start, start + size)
         start += size
     return np.concatenate([spans[name] for name in names]) if names else np.zeros(0, int)
+
+
+def among(rows: Rows, kept: np.ndarray) -> Rows:
+    """The same rows over the latents at the places `kept` alone, in their order."""
+    if rows.columns is None:
+        return rows._replace(values=rows.values[:, kept], size=kept.size)
+    place = np.zeros(rows.size, np.int32)
+    place[kept] = np.arange(kept.size, dtype=np.int32)
+    return rows._replace(columns=jnp.asarray(place)[rows.columns], size=kept.size)
 
 
 def parents_of(joint: Joint, name: str) -> frozenset[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -130,28 +130,22 @@ def median(fn: dist.Distribution, key: Array, shape: tuple[int, ...]) -> Array:
     return jnp.broadcast_to(found, shape)
 
 
-def given_value(params: Mapping[str, Any]) -> Callable[[dict[str, Any]], Array | None]:
+def given_value(params: Mapping[str, Any], site: dict[str, Any]) -> Array | None:
     """Look up the value at which the caller fixes a site, and refuse one that does not fit it."""
-
-    def value(site: dict[str, Any]) -> Array | None:
-        name = site["name"]
-        if name not in params or site["type"] not in ("sample", "param"):
-            return None
-        if site["type"] == "sample" and site["is_observed"]:
-            what = (
-                "a factor and has no value to fix"
-                if isinstance(site["fn"], dist.Unit)
-                else "observed; pass other data to the model instead"
-            )
-            raise ValueError(f"params names {name!r}, which is {what}")
-        given, shape = jnp.asarray(params[name]), _shape(site)
-        if shape is not None and given.shape != shape:
-            raise ValueError(
-                f"params[{name!r}] has shape {given.shape}, the site has shape {shape}"
-            )
-        return given
-
-    return value
+    name = site["name"]
+    if name not in params:
+        return None
+    if site["type"] == "sample" and site["is_observed"]:
+        what = (
+            "a factor and has no value to fix"
+            if isinstance(site["fn"], dist.Unit)
+            else "observed; pass other data to the model instead"
+        )
+        raise ValueError(f"params names {name!r}, which is {what}")
+    given, shape = jnp.asarray(params[name]), _shape(site)
+    if shape is not None and given.shape != shape:
+        raise ValueError(f"params[{name!r}] has shape {given.shape}, the site has shape {shape}")
+    return given
 
 
 def _shape(site: dict[str, Any]) -> tuple[int, ...] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import types
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from bayesrank.infer.reader.jaxpr import Constant
+from bayesrank.infer.reader.jaxpr import Constant, Equation, flat
 
 _OURS = str(Path(__file__).parents[2])
 _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
@@ -98,23 +98,17 @@ def _frozen_object(x: Any) -> Hashable:
     return type(x), x
 
 
+def frozen_equations(equations: Iterable[Equation]) -> Hashable:
+    """Equations whose variables are numbered in order."""
+    return frozen([(e.primitive, e.inputs, e.outputs, e.params) for e in equations])
+
+
 def _frozen_jaxpr(x: Any) -> Hashable:
-    """An inner trace, its variables numbered in order, its constants by value."""
-    constants = tuple(map(digest, getattr(x, "consts", ())))
-    x = getattr(x, "jaxpr", x)
-    numbers = {v: i for i, v in enumerate([*x.constvars, *x.invars])}
-
-    def read(v: Any) -> Hashable:
-        return (str(v.aval), digest(v.val)) if isinstance(v, core.Literal) else numbers[v]
-
-    lines = []
-    for equation in x.eqns:
-        inputs = tuple(map(read, equation.invars))
-        numbers.update((v, len(numbers) + i) for i, v in enumerate(equation.outvars))
-        shown = tuple(str(v.aval) for v in equation.outvars)
-        lines.append((equation.primitive, inputs, shown, frozen(equation.params)))
-    shown = tuple(str(v.aval) for v in (*x.constvars, *x.invars))
-    return constants, shown, tuple(lines), tuple(map(read, x.outvars))
+    """An inner trace, its constants by value."""
+    trace = flat(x if isinstance(x, core.ClosedJaxpr) else core.ClosedJaxpr(x, ()))
+    constants = tuple(map(digest, trace.constants.values()))
+    equations, shown = frozen_equations(trace.equations), tuple(map(str, trace.avals))
+    return constants, shown, equations, frozen(trace.outputs)
 
 
 def _frozen_rule(x: Any) -> Hashable:

@@ -17,6 +17,7 @@ import numpy as np
 from jax.core import Tracer
 from jax.extend import core
 
+_NOTHING: frozenset[str] = frozenset()
 _INLINED = frozenset({"jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkpoint"})
 
 
@@ -55,9 +56,10 @@ class FlatTrace(NamedTuple):
     """A traced function without inner calls."""
 
     equations: tuple[Equation, ...]  # in order of evaluation
-    inputs: tuple[int, ...]  # variable numbers (an output may be a literal)
+    inputs: tuple[int, ...]  # variable numbers, from zero on (an output may be a literal)
     outputs: tuple[int | Constant, ...]
     constants: dict[int, Any]  # values of the variables that the trace closed over
+    avals: tuple[Any, ...] = ()  # shapes and types of the inputs
 
 
 def flat_trace(function: Callable[..., Any], *args: Any) -> tuple[FlatTrace, Any]:
@@ -70,8 +72,8 @@ def flat(closed: Any) -> FlatTrace:
     """Inline the inner calls of a closed jaxpr."""
     flattener = _Flattener()
     inputs = tuple(flattener.new(var) for var in closed.jaxpr.invars)
-    outputs = flattener.inline(closed)
-    return FlatTrace(tuple(flattener.equations), inputs, tuple(outputs), flattener.constants)
+    outputs, equations = tuple(flattener.inline(closed)), tuple(flattener.equations)
+    return FlatTrace(equations, inputs, outputs, flattener.constants, tuple(closed.in_avals))
 
 
 class _Flattener:
@@ -187,31 +189,16 @@ STRUCTURAL = frozenset(
     "reshape broadcast_in_dim transpose squeeze slice rev tile copy gather dynamic_slice "
     "concatenate stack pad select_n split unstack".split()
 )
-# Operands in which the primitive is jointly linear, the others being held fixed.
-_LINEAR: dict[str, Callable[[int], tuple[int, ...]]] = {
-    "neg": lambda count: (0,),
-    "add": lambda count: (0, 1),
-    "add_any": lambda count: (0, 1),
-    "sub": lambda count: (0, 1),
-    "convert_element_type": lambda count: (0,),
-    "reduce_precision": lambda count: (0,),
-    "stop_gradient": lambda count: (0,),
-    "div": lambda count: (0,),
-    "reduce_sum": lambda count: (0,),
-    "cumsum": lambda count: (0,),
-    "reduce_window_sum": lambda count: (0,),
-    "triangular_solve": lambda count: (1,),
-    "custom_linear_solve": lambda count: (count - 1,),
-    "scatter-add": lambda count: (0, 2),
-    "scatter-sub": lambda count: (0, 2),
-    "scatter": lambda count: (0, 2),
-    "dynamic_update_slice": lambda count: (0, 1),
-    "gather": lambda count: (0,),
-    "dynamic_slice": lambda count: (0,),
-    "concatenate": lambda count: tuple(range(count)),
-    "stack": lambda count: tuple(range(count)),
-    "pad": lambda count: (0, 1),
-    "select_n": lambda count: tuple(range(1, count)),
+# Operands in which a primitive is jointly linear, the others being held fixed; else in the first.
+_LINEAR: dict[str, slice] = {
+    **dict.fromkeys("neg convert_element_type reduce_precision".split(), slice(0, 1)),
+    **dict.fromkeys("stop_gradient div reduce_sum cumsum reduce_window_sum".split(), slice(0, 1)),
+    **dict.fromkeys("add add_any sub dynamic_update_slice pad".split(), slice(0, 2)),
+    **dict.fromkeys("scatter scatter-add scatter-sub".split(), slice(0, 3, 2)),
+    **dict.fromkeys("concatenate stack".split(), slice(None)),
+    "select_n": slice(1, None),
+    "triangular_solve": slice(1, 2),
+    "custom_linear_solve": slice(-1, None),
 }
 BILINEAR = frozenset({"mul", "dot_general"})
 
@@ -223,7 +210,7 @@ def is_linear(name: str) -> bool:
 
 def linear_operands(name: str, count: int) -> tuple[int, ...]:
     """Operands in which a linear primitive is jointly linear, the others being held fixed."""
-    return _LINEAR[name](count) if name in _LINEAR else (0,)
+    return tuple(range(count)[_LINEAR.get(name, slice(0, 1))])
 
 
 def degree_of(equation: Equation, orders: Sequence[int]) -> int:
@@ -258,18 +245,30 @@ def degree_of(equation: Equation, orders: Sequence[int]) -> int:
 
 def body_of(equation: Equation) -> FlatTrace:
     """The body of a scan: constants, carries and slices in, carries and slices out."""
-    closed = equation.params["jaxpr"]
-    return flat_trace(core.jaxpr_as_fun(closed), *closed.in_avals)[0]
+    return flat(equation.params["jaxpr"])
+
+
+def operand_orders(equation: Equation, orders: Mapping[int, int]) -> list[int]:
+    """Degrees of an equation's operands, from those of variables; zero where there is none."""
+    return [0 if isinstance(x, Constant) else orders.get(x, 0) for x in equation.inputs]
 
 
 def propagated(trace: FlatTrace, orders: dict[int, int]) -> dict[int, int]:
     """Degrees of all variables of a trace, from those of its inputs; zero where there is none."""
     for equation in trace.equations:
-        operands = [0 if isinstance(x, Constant) else orders.get(x, 0) for x in equation.inputs]
-        degree = degree_of(equation, operands)
+        degree = degree_of(equation, operand_orders(equation, orders))
         if degree:
             orders.update(dict.fromkeys(equation.outputs, degree))
     return orders
+
+
+def reached(trace: FlatTrace, sources: dict[int, frozenset[str]]) -> dict[int, frozenset[str]]:
+    """Which sources reach each variable of a trace, from those that are its inputs."""
+    for equation in trace.equations:
+        union = _NOTHING.union(*(sources.get(x, _NOTHING) for x in equation.variables))
+        if union:
+            sources.update(dict.fromkeys(equation.outputs, union))
+    return sources
 
 
 def scan_counts(equation: Equation) -> tuple[int, int]:

@@ -22,7 +22,7 @@ from bayesrank.infer.reader.densities import (
     with_trailing_axes,
 )
 from bayesrank.infer.reader.inventory import Inventory
-from bayesrank.infer.reader.jaxpr import Constant, FlatTrace, flat_trace, needed_equations
+from bayesrank.infer.reader.jaxpr import Constant, FlatTrace, flat_trace, needed_equations, reached
 from bayesrank.infer.reader.predictors import with_known_moments
 from bayesrank.infer.reader.prior import gaussian_form, unwrap
 from bayesrank.infer.reader.scans import split_scans
@@ -204,18 +204,11 @@ def _scanned(trace: FlatTrace, names: list[str]) -> frozenset[str]:
 
 def _reachability(trace: FlatTrace, names: list[str]) -> Callable[[Any], frozenset[str]]:
     """Which inputs reach a variable, or any of a tree of variables."""
-    reach: dict[int, frozenset[str]] = {
-        number: frozenset({name}) for number, name in zip(trace.inputs, names, strict=True)
-    }
-    nothing: frozenset[str] = frozenset()
-    for equation in trace.equations:
-        union = nothing.union(
-            *(reach.get(x, nothing) for x in equation.inputs if isinstance(x, int))
-        )
-        reach.update(dict.fromkeys(equation.outputs, union))
+    inputs = {x: frozenset({name}) for x, name in zip(trace.inputs, names, strict=True)}
+    reach = reached(trace, inputs)
 
     def of(tree: Any) -> frozenset[str]:
-        numbers = jax.tree.leaves(tree)
-        return nothing.union(*(reach.get(x, nothing) for x in numbers if isinstance(x, int)))
+        numbers = [x for x in jax.tree.leaves(tree) if isinstance(x, int)]
+        return frozenset().union(*(reach[x] for x in numbers if x in reach))
 
     return of

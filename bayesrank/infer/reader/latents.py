@@ -44,7 +44,7 @@ class Latents(NamedTuple):
     # Sites of the leaves; and those on which nothing depends and that are not Gaussian.
     leaf_names: list[str]
     dropped: tuple[str, ...]
-    own: dict[str, Factors]  # factors that mend priors that are not Gaussian, by site
+    own: dict[str, Factors]  # factors that correct priors that are not Gaussian, by site
     behind: Grouped | None  # latents of the core that can be eliminated group by group
     # Of the core, laid end to end; of tables behind it, where there are some.
     mean: Array

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -17,8 +16,15 @@ from bayesrank.infer.gaussian.links import LinkedPrior, linked
 from bayesrank.infer.gaussian.low_rank import LowRank, LowRankPrior
 from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.infer.reader.affine import Affine, Degree
-from bayesrank.infer.reader.conditionals import conditional, gaussian_local, parents_of
+from bayesrank.infer.reader.conditionals import (
+    among,
+    conditional,
+    gaussian_local,
+    parents_of,
+    positions,
+)
 from bayesrank.infer.reader.joint import Joint
+from bayesrank.infer.reader.predictors import stacked
 from bayesrank.infer.reader.prior import GaussianForm, joint_prior, unwrap
 from bayesrank.infer.reader.tables import Tables, looked_up
 
@@ -34,59 +40,39 @@ class Linked(NamedTuple):
     proper: dict[str, Array]  # for each site, whether its distribution is a proper one
 
 
-class _Given(NamedTuple):
-    """Elements of a site given other latents: their weights by column, location and variance."""
-
-    values: Array
-    columns: Array
-    loc: Array
-    spread: Array
-
-
 def linked_prior(joint: Joint, core: Sequence[str]) -> Linked | None:
     """The prior of normal `core` latents with means affine in few others; None if it is not so."""
-    shapes, starts, start = joint.inventory.latents, {}, 0
-    for name, shape in shapes.items():
-        starts[name] = start
-        start += math.prod(shape)
-    sites, found = joint.sites_at_zero(), []
+    sites, found, spreads = joint.sites_at_zero(), [], []
     for name in core:
         if joint.inventory.families[name].startswith(("masked ", "scaled ")):
             return None
-        given = _given(joint.latent[name], sites[name], starts[name])
+        given = _given(joint.latent[name], sites[name], positions(joint, [name]))
         if given is None:
             return None
-        found.append(given)
-    width = max(given.values.shape[1] for given in found)
-    if not 0 < width <= _MOST_PARENTS:
+        found.append(given[0])
+        spreads.append(given[1])
+    values, columns, loc = stacked(found)
+    if columns is None or not 0 < values.shape[1] <= _MOST_PARENTS:
         return None
-    place = np.zeros(start, np.int32)
-    kept = np.concatenate([starts[name] + np.arange(math.prod(shapes[name])) for name in core])
-    place[kept] = np.arange(kept.size, dtype=np.int32)
-    more = [((0, 0), (0, width - given.values.shape[1])) for given in found]
-    pairs = list(zip(found, more, strict=True))
-    values = jnp.concatenate([jnp.pad(given.values, pad) for given, pad in pairs])
-    columns = jnp.concatenate([jnp.pad(given.columns, pad) for given, pad in pairs])
-    rows = merged(Rows(values, jnp.asarray(place)[columns], kept.size))
-    loc, spread = (
-        jnp.concatenate(parts) for parts in zip(*((g.loc, g.spread) for g in found), strict=True)
-    )
-    mean, prior = linked(rows, loc, spread)
-    proper = {name: jnp.all(g.spread > 0) for name, g in zip(core, found, strict=True)}
+    total = positions(joint, list(joint.inventory.latents)).size
+    rows = among(Rows(values, columns, total), positions(joint, core))
+    mean, prior = linked(merged(rows), loc, jnp.concatenate(spreads))
+    proper = {name: jnp.all(spread > 0) for name, spread in zip(core, spreads, strict=True)}
     return Linked(mean, prior, proper)
 
 
-def _given(form: Any, site: dict[str, Any], start: int) -> _Given | None:
+def _given(form: Any, site: dict[str, Any], own: np.ndarray) -> tuple[Affine, Array] | None:
+    """Mean and variances of a site's elements given other latents, laid end to end."""
     if isinstance(form, GaussianForm):
         return _elementwise(form)
     base, mask = unwrap(site["fn"])
     if form is Degree.QUADRATIC and isinstance(base, dist.GaussianRandomWalk) and mask is None:
         # Its density is quadratic only where its scale depends on no latent.
-        return _walk(base.scale, jnp.shape(site["value"]), start)
+        return _walk(base.scale, own.reshape(jnp.shape(site["value"])))
     return None
 
 
-def _elementwise(form: GaussianForm) -> _Given | None:
+def _elementwise(form: GaussianForm) -> tuple[Affine, Array] | None:
     if form.scale is None or isinstance(form.scale, (Affine, Degree)):
         return None
     spread = (form.scale**2).reshape(-1)
@@ -94,20 +80,19 @@ def _elementwise(form: GaussianForm) -> _Given | None:
         return None
     if not isinstance(form.loc, Affine):
         none = jnp.zeros((spread.size, 0), spread.dtype)
-        return _Given(none, none.astype(jnp.int32), form.loc.reshape(-1), spread)
+        return Affine(form.loc.reshape(-1), none, none.astype(jnp.int32), 0, frozenset()), spread
     if form.loc.columns is None:
         return None
-    flat = form.loc.reshape((spread.size,))
-    return _Given(flat.values, form.loc.columns.reshape(flat.values.shape), flat.offset, spread)
+    return form.loc.reshape((spread.size,)), spread
 
 
-def _walk(scale: Any, shape: tuple[int, ...], start: int) -> _Given:
-    spread = jnp.broadcast_to(jnp.asarray(scale, jnp.result_type(float))[..., None] ** 2, shape)
-    own = start + np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
-    before = np.where(np.arange(shape[-1]) > 0, own - 1, own).reshape(-1, 1)
-    step = np.broadcast_to(np.arange(shape[-1]) > 0, shape).reshape(-1, 1)
-    values = jnp.asarray(step, spread.dtype)
-    return _Given(values, jnp.asarray(before), jnp.zeros(own.size), spread.reshape(-1))
+def _walk(scale: Any, own: np.ndarray) -> tuple[Affine, Array]:
+    """Each step given the one before it, of latents at the places `own`."""
+    spread = jnp.broadcast_to(jnp.asarray(scale, jnp.result_type(float))[..., None] ** 2, own.shape)
+    later = np.broadcast_to(np.arange(own.shape[-1]) > 0, own.shape)
+    before = jnp.asarray(np.where(later, own - 1, own).reshape(-1, 1), jnp.int32)
+    values = jnp.asarray(later.reshape(-1, 1), spread.dtype)
+    return Affine(jnp.zeros(own.size), values, before, 0, frozenset()), spread.reshape(-1)
 
 
 class Shared(NamedTuple):

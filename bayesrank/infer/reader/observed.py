@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -13,16 +14,17 @@ from jax import Array
 
 from bayesrank.distributions import TiltedMoments
 from bayesrank.infer.gaussian.rows import Rows
+from bayesrank.infer.quadrature_check import QuadratureMoments
 from bayesrank.infer.reader.affine import Affine, Degree
 from bayesrank.infer.reader.components import Components, find_components
 from bayesrank.infer.reader.jaxpr import UnknownValueError, computed, needed_equations
 from bayesrank.infer.reader.joint import Joint
 from bayesrank.infer.reader.predictors import (
+    FactorMoments,
     Predictors,
     gaussian_moments,
-    moments_of_mixture,
+    mixture_moments,
     predictors_of,
-    quadrature_moments,
 )
 from bayesrank.infer.reader.refusals import Refusal
 
@@ -34,7 +36,7 @@ class Factors(NamedTuple):
 
     rows: Rows  # of predictors over all latents, (G, n)
     offset: Array  # (G,)
-    moments: Callable[[Array, Array], TiltedMoments]  # of factors to `power`
+    moments: FactorMoments  # of factors to `power`
     constant: Array  # of elements that see no latent
     collinear: Array | None  # whether each sees one direction; None by construction
     gaussian: bool  # in their predictors
@@ -157,7 +159,7 @@ def _from_trace(joint: Joint, name: str, scale: Any, power: float, spread: Array
     def log_likelihood(eta: Array) -> Array:
         return power * _sum_by_component(elements(eta), part.components)
 
-    moments = gaussian_moments(log_likelihood) if quadratic else quadrature_moments(log_likelihood)
+    moments = gaussian_moments(log_likelihood) if quadratic else QuadratureMoments(log_likelihood)
     with_latents = jnp.asarray(part.components.output < 0)
     constant = jnp.sum(jnp.where(with_latents, elements(predictors.offset), 0.0))
     mixture = _mixture(part, predictors, _shape(joint, name), joint.observed[name].scale, power)
@@ -173,7 +175,7 @@ def _from_trace(joint: Joint, name: str, scale: Any, power: float, spread: Array
 
 def _mixture(
     part: NonlinearPart, predictors: Predictors, shape: tuple[int, ...], scale: Any, power: float
-) -> Callable[[Array, Array], TiltedMoments] | None:
+) -> FactorMoments | None:
     """Tilted moments of mixtures of one element each, part by part; None where they are none."""
     log_parts, components = part.log_parts, part.components
     kept = np.flatnonzero(components.output >= 0)
@@ -186,11 +188,10 @@ def _mixture(
         found = log_parts(predictors.expand(eta))
         return found.reshape(-1, found.shape[-1])[element]
 
-    if scale is None:
-        return moments_of_mixture(of_factors, power)
-    return moments_of_mixture(
-        of_factors, power * jnp.broadcast_to(scale, shape).reshape(-1)[element]
-    )
+    exponent: Any = power
+    if scale is not None:
+        exponent = power * jnp.broadcast_to(scale, shape).reshape(-1)[element]
+    return partial(mixture_moments, of_factors, exponent)
 
 
 def _one_each(components: Components) -> bool:

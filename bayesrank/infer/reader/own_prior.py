@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from inspect import signature
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,15 +19,12 @@ import numpyro.distributions as dist
 from jax import Array, lax
 
 from bayesrank.infer.gaussian.rows import Rows
+from bayesrank.infer.quadrature_check import QuadratureMoments
 from bayesrank.infer.reader.conditionals import Local, positions
 from bayesrank.infer.reader.densities import bounds
 from bayesrank.infer.reader.joint import Joint
 from bayesrank.infer.reader.observed import Factors, nonlinear_part
-from bayesrank.infer.reader.predictors import (
-    moments_of_mixture,
-    predictors_of,
-    quadrature_moments,
-)
+from bayesrank.infer.reader.predictors import mixture_moments, predictors_of
 from bayesrank.infer.reader.prior import unwrap
 from bayesrank.infer.reader.refusals import Refusal
 
@@ -40,15 +37,8 @@ _EDGE = 1e-7
 _HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
 
 
-class OwnPrior(NamedTuple):
-    """The prior of a latent that is not Gaussian."""
-
-    base: Local  # the Gaussian in its place
-    factors: Factors  # what mends it, one factor for each element
-
-
-def own_prior(joint: Joint, name: str, power: float) -> OwnPrior:
-    """Split the prior of a latent into a Gaussian and factors, or refuse it."""
+def own_prior(joint: Joint, name: str, power: float) -> tuple[Local, Factors]:
+    """Split the prior of a latent into a Gaussian and a factor for each element, or refuse it."""
     numbers = joint.latent_numbers[name], joint.latent_parts[name]
     part = nonlinear_part(joint, name, *numbers)
     own, components = positions(joint, [name]), part.components
@@ -62,7 +52,7 @@ def own_prior(joint: Joint, name: str, power: float) -> OwnPrior:
     at_zero = _at_zero(joint, name)
     loc, width, lower, upper = (x[element] for x in at_zero)
 
-    def mended(log_density: Callable[[list[Array]], Array], eta: Array) -> Array:
+    def corrected(log_density: Callable[[list[Array]], Array], eta: Array) -> Array:
         """Log density over that of the base, shape (G, 1), or (G, K) of a mixture's parts."""
         own_part = (eta - predictors.offset) / slope
         # Outside of the support it falls off, so that whoever looks for the mass finds the way.
@@ -74,9 +64,9 @@ def own_prior(joint: Joint, name: str, power: float) -> OwnPrior:
         return each - (beyond / _EDGE + log_base)[:, None]
 
     if part.log_parts is None:
-        moments = quadrature_moments(lambda eta: power * mended(part.evaluate, eta)[:, 0])
+        moments = QuadratureMoments(lambda eta: power * corrected(part.evaluate, eta)[:, 0])
     else:
-        moments = moments_of_mixture(partial(mended, part.log_parts), power)
+        moments = partial(mixture_moments, partial(corrected, part.log_parts), power)
 
     seen, none = predictors, jnp.zeros((), loc.dtype)
     factors = Factors(seen.rows, seen.offset, moments, none, seen.collinear, False)
@@ -85,7 +75,7 @@ def own_prior(joint: Joint, name: str, power: float) -> OwnPrior:
     rows, recursive = None, name in joint.scanned
     if recursive or any(array.sites != {name} for array in part.arrays):
         rows = (-predictors.rows.dense() / slope[:, None])[back].at[np.arange(own.size), own].add(1)
-    return OwnPrior(Local(loc[back], rows, width[back] ** 2, proper, recursive), factors)
+    return Local(loc[back], rows, width[back] ** 2, proper, recursive), factors
 
 
 def _not_gaussian(joint: Joint, name: str) -> ValueError:

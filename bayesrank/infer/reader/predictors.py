@@ -15,11 +15,11 @@ from jax import Array
 from bayesrank.distributions import BradleyTerry, OrderedLogit, TiltedMoments
 from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.infer.quadrature import tilted_moments
-from bayesrank.infer.quadrature_check import QuadratureMoments
 from bayesrank.infer.reader.affine import Affine
 from bayesrank.infer.reader.components import Components
 
-ElementwiseFunction = Callable[[Array], Array]
+# Tilted moments of factors at means and variances (G,) of their cavities.
+FactorMoments = Callable[[Array, Array], TiltedMoments]
 
 
 @runtime_checkable
@@ -53,7 +53,7 @@ def predictors_of(arrays: Sequence[Affine], components: Components, spread: Arra
         rows = Rows(only.values, only.columns, only.size)
         collinear = jnp.ones(components.size, bool)
         return Predictors(rows, only.offset, lambda eta: [eta.reshape(shapes[0])], collinear)
-    values, columns, offsets = _stacked(flat)
+    values, columns, offsets = stacked(flat)
     owner = np.maximum(components.predictor, 0)
     used = jnp.asarray(components.predictor >= 0)
     weighted = values * (spread if columns is None else spread[columns])
@@ -78,7 +78,7 @@ def predictors_of(arrays: Sequence[Affine], components: Components, spread: Arra
     return Predictors(rows, offsets[first], expand, collinear)
 
 
-def _stacked(flat: list[Affine]) -> tuple[Array, Array | None, Array]:
+def stacked(flat: list[Affine]) -> tuple[Array, Array | None, Array]:
     """Entries (E, r), columns and offsets (E,) of the rows of several flat arrays."""
     if any(a.columns is None for a in flat):
         flat = [a.densified() for a in flat]
@@ -128,28 +128,7 @@ def _squared_residual(values: Array, columns: Array | None, scale: Array, others
     )
 
 
-def quadrature_moments(
-    log_likelihood: ElementwiseFunction,
-) -> Callable[[Array, Array], TiltedMoments]:
-    """Tilted moments of any factor, by quadrature."""
-    return QuadratureMoments(log_likelihood)
-
-
-def moments_of_mixture(
-    log_parts: ElementwiseFunction, power: Any
-) -> Callable[[Array, Array], TiltedMoments]:
-    """Tilted moments of mixtures to a power, () or (G,), from logs of their parts (G, K)."""
-    exponent = None if isinstance(power, float) and power == 1 else jnp.asarray(power)
-
-    def moments(mean: Array, variance: Array) -> TiltedMoments:
-        return mixture_moments(log_parts, exponent, mean, variance)
-
-    return moments
-
-
-def gaussian_moments(
-    log_likelihood: ElementwiseFunction,
-) -> Callable[[Array, Array], TiltedMoments]:
+def gaussian_moments(log_likelihood: Callable[[Array], Array]) -> FactorMoments:
     """Tilted moments of factors whose log is quadratic, by its expansion at the cavity's mean."""
 
     def moments(mean: Array, variance: Array) -> TiltedMoments:
@@ -182,27 +161,24 @@ _NOTHING = -1e30
 
 
 def mixture_moments(
-    log_parts: Callable[[Array], Array],
-    power: Array | None,
-    mean: Array,
-    variance: Array,
+    log_parts: Callable[[Array], Array], power: Any, mean: Array, variance: Array
 ) -> TiltedMoments:
     r"""Moments (G,) of mixtures over cavities, part by part: each part has one peak as a rule.
 
-    ``log_parts`` gives logs of weighted parts (G, K). With :math:`r_k = Z_k / Z` moments are
-    :math:`d = \sum_k r_k d_k` and :math:`d_2 = \sum_k r_k (d_{2k} + (d_k - d)^2)`. To a power p a
-    mixture has the parts :math:`a_k^p g` with :math:`g = (\sum_k a_k)^p / \sum_k a_k^p`.
+    ``log_parts`` gives logs of weighted parts (G, K), and `power` is () or (G,). With
+    :math:`r_k = Z_k / Z` moments are :math:`d = \sum_k r_k d_k` and
+    :math:`d_2 = \sum_k r_k (d_{2k} + (d_k - d)^2)`. To a power p a mixture has the parts
+    :math:`a_k^p g` with :math:`g = (\sum_k a_k)^p / \sum_k a_k^p`.
     """
     num_parts = jax.eval_shape(log_parts, mean).shape[-1]
 
     def one(points: Array, number: Array) -> Array:
         parts = jnp.maximum(log_parts(points), _NOTHING)
         part = parts[..., number]
-        if power is None:
+        if isinstance(power, float) and power == 1:
             return part
-        exponent = power[..., None]
         whole = jax.nn.logsumexp(parts, axis=-1)
-        raised = jax.nn.logsumexp(exponent * parts, axis=-1)
+        raised = jax.nn.logsumexp(jnp.asarray(power)[..., None] * parts, axis=-1)
         return power * (part + whole) - raised
 
     def each(points: Array) -> Array:

@@ -21,8 +21,8 @@ from jax import Array, lax
 
 from bayesrank.infer.gaussian.arrow import one_group_each
 from bayesrank.infer.gaussian.dense import DensePrior
-from bayesrank.infer.gaussian.factorised import merged
-from bayesrank.infer.reader.conditionals import positions
+from bayesrank.infer.gaussian.factorised import FactorisedPrior, merged
+from bayesrank.infer.reader.conditionals import among, positions
 from bayesrank.infer.reader.densities import bounds
 from bayesrank.infer.reader.inventory import Inventory, take_inventory
 from bayesrank.infer.reader.joint import Joint, trace_joint
@@ -111,7 +111,9 @@ def read_program(
         plan = Plan.SPARSE if found else Plan.COVARIANCES
     checks += seen.checks
     if plan is Plan.SPARSE:
-        latents = latents._replace(prior=latents.prior.without_covariances())
+        prior = latents.prior
+        prior = prior if prior.on_host else FactorisedPrior(prior.variances)
+        latents = latents._replace(prior=prior)
         blocks = {name: _merged(block) for name, block in _blocks(joint, latents, seen).items()}
     else:
         wanted.refuse_others()
@@ -138,8 +140,8 @@ def _refuse_free_vectors(inventory: Inventory) -> None:
 
 def _planned(wanted: Wanted, latents: Latents, seen: Observed) -> Plan:
     """What stands for the posterior, by what is static: the first that fits."""
-    prior, mended = latents.prior, bool(latents.leaves or latents.own)
-    if mended or seen.quadratic or not seen.factors or wanted.power != 1:
+    prior, has_more = latents.prior, bool(latents.leaves or latents.own)
+    if has_more or seen.quadratic or not seen.factors or wanted.power != 1:
         return Plan.COVARIANCES
     if not wanted.is_large(latents.mean.size):
         return Plan.COVARIANCES
@@ -202,14 +204,7 @@ def _merged(block: Block) -> Block:
 
 def _block(joint: Joint, factors: Factors, core: list[str], mean: Array) -> Block:
     """Factors over the core latents alone, measured from their mean."""
-    kept = positions(joint, core)
-    rows = factors.rows
-    if rows.columns is None:
-        rows = rows._replace(values=rows.values[:, kept], size=kept.size)
-    else:
-        place = np.zeros(rows.size, np.int32)
-        place[kept] = np.arange(kept.size, dtype=np.int32)
-        rows = rows._replace(columns=jnp.asarray(place)[rows.columns], size=kept.size)
+    rows = among(factors.rows, positions(joint, core))
     offset = factors.offset + rows.apply(mean)
     return Block(rows, offset, factors.moments, factors.gaussian, factors.repeats)
 

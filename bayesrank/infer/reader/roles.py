@@ -23,19 +23,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.extend import core as jax_core
 
 from bayesrank.infer.reader.components import find_components, is_elementwise
 from bayesrank.infer.reader.densities import elementwise, latent_density
 from bayesrank.infer.reader.jaxpr import (
-    Constant,
     Equation,
     FlatTrace,
     UnknownValueError,
     degree_of,
+    flat,
     flat_trace,
     is_linear,
     needed_equations,
+    operand_orders,
+    propagated,
+    reached,
 )
 from bayesrank.infer.reader.prior import GaussianForm, gaussian_form, unwrap
 from bayesrank.infer.reader.refusals import Refusal
@@ -57,44 +59,26 @@ class Role(Enum):
 
 # Operands that have to be positive, or not zero, for a result to exist.
 _RESTRICTED: dict[str, tuple[int, ...]] = {
-    "log": (0,),
-    "log1p": (0,),
-    "log2": (0,),
-    "sqrt": (0,),
-    "rsqrt": (0,),
+    **dict.fromkeys(("log", "log1p", "log2", "sqrt", "rsqrt", "pow", "acosh", "atanh"), (0,)),
+    **dict.fromkeys(("lgamma", "digamma", "erf_inv"), (0,)),
+    **dict.fromkeys(("polygamma", "igamma", "igammac"), (0, 1)),
     "div": (1,),
-    "pow": (0,),
-    "lgamma": (0,),
-    "digamma": (0,),
-    "polygamma": (0, 1),
-    "igamma": (0, 1),
-    "igammac": (0, 1),
     "regularized_incomplete_beta": (0, 1, 2),
-    "erf_inv": (0,),
-    "acosh": (0,),
-    "atanh": (0,),
 }
 _CUSTOM = frozenset({"custom_jvp_call", "custom_vjp_call"})
 _SOLVES = frozenset({"triangular_solve", "custom_linear_solve"})
 
 
-class _Mark(NamedTuple):
-    """Degree of a variable in the latents, and the sites that reach it."""
-
-    order: int
-    sites: Names
-
-
-_NONE = _Mark(0, frozenset())
+_NONE: Names = frozenset()
 
 
 class _TraceView(NamedTuple):
-    """The trace, the numbers of its outputs, the equations that each needs, and all marks."""
+    """A trace of densities, with some of its inputs as latents."""
 
     trace: FlatTrace
-    outputs: dict[str, Any]
-    needed: dict[str, tuple[Equation, ...]]
-    marks: dict[int, _Mark]
+    outputs: dict[str, Any]  # numbers of its outputs, by site
+    orders: dict[int, int]  # degrees of variables in the latents, where above zero
+    sites: dict[int, Names]  # which of these latents reach a variable
 
 
 def roles_of_bounded(
@@ -104,20 +88,33 @@ def roles_of_bounded(
     values: Mapping[str, Array],
 ) -> dict[str, Role]:
     """Roles of sites with bounded support, whose dependence `run` tells from the trace."""
-    densities = _Densities(run, sites, roles, values)
+    dtype = jnp.result_type(float)
+    free = {
+        name: jnp.asarray(sites[name]["value"], None if role is Role.DISCRETE else dtype)
+        for name, role in roles.items()
+        if role not in (Role.OBSERVED, Role.GIVEN)
+    }
+
+    def densities(free: Mapping[str, Array]) -> dict[str, Any]:
+        traced = run({**values, **free})
+        return {name: _density(traced[name], role) for name, role in roles.items()}
+
+    trace, structure = flat_trace(densities, free)
+    inputs = dict(zip(sorted(free), trace.inputs, strict=True))
+    latents = frozenset(name for name, role in roles.items() if role is Role.LATENT)
     bounded = [name for name, role in roles.items() if role is Role.HYPERPARAMETER]
-    childless = densities.without_children(bounded)
-    sorted_roles = dict.fromkeys(bounded, Role.HYPERPARAMETER)
-    sorted_roles |= dict.fromkeys(childless, Role.CHILDLESS)
+    childless = _childless(_view(trace, structure, inputs, latents), inputs, bounded)
     candidates = frozenset(
         name for name in bounded if name not in childless and _is_elementwise(sites[name])
     )
-    while candidates:
-        blamed = densities.out_of_place(candidates) or densities.beside_others(candidates)
-        if not blamed:
-            break
+    blamed = candidates
+    while candidates and blamed:
+        view = _view(trace, structure, inputs, latents | candidates)
+        blamed = _out_of_place(view) & candidates
+        blamed = blamed or _beside_others(view, latents, candidates) & candidates
         candidates -= blamed
-    return sorted_roles | dict.fromkeys(candidates, Role.LATENT)
+    found = dict.fromkeys(bounded, Role.HYPERPARAMETER) | dict.fromkeys(childless, Role.CHILDLESS)
+    return found | dict.fromkeys(candidates, Role.LATENT)
 
 
 def _is_elementwise(site: Mapping[str, Any]) -> bool:
@@ -125,91 +122,58 @@ def _is_elementwise(site: Mapping[str, Any]) -> bool:
     return not base.event_dim and not getattr(base.support, "event_dim", 1)
 
 
-class _Densities:
-    """The trace of all sites' densities over latents and bounded sites."""
+def _view(
+    trace: FlatTrace, structure: Any, inputs: Mapping[str, int], latents: Names
+) -> _TraceView:
+    """The trace with its scans taken apart, as a function of latents."""
+    sites = {inputs[name]: frozenset({name}) for name in latents}
+    trace = split_scans(trace, list(sites))
+    numbers = [x if isinstance(x, int) else None for x in trace.outputs]
+    orders = propagated(trace, dict.fromkeys(sites, 1))
+    return _TraceView(trace, structure.unflatten(numbers), orders, reached(trace, sites))
 
-    def __init__(
-        self,
-        run: Callable[[Mapping[str, Any]], dict[str, Any]],
-        sites: Mapping[str, Any],
-        roles: Mapping[str, Role],
-        values: Mapping[str, Array],
-    ) -> None:
-        dtype = jnp.result_type(float)
-        free = {
-            name: jnp.asarray(sites[name]["value"], None if role is Role.DISCRETE else dtype)
-            for name, role in roles.items()
-            if role not in (Role.OBSERVED, Role.GIVEN)
-        }
 
-        def densities(free: Mapping[str, Array]) -> dict[str, Any]:
-            traced = run({**values, **free})
-            return {name: _density(traced[name], role) for name, role in roles.items()}
+def _childless(view: _TraceView, inputs: Mapping[str, int], bounded: list[str]) -> list[str]:
+    """Bounded sites that no other density depends on, but for those of others like them."""
+    reach = reached(view.trace, {x: frozenset({name}) for name, x in inputs.items()})
+    queue, needed = [name for name in view.outputs if name not in bounded], set()
+    while queue:
+        name = queue.pop()
+        parents = _NONE.union(*(reach.get(x, _NONE) for x in _numbers(view.outputs[name])))
+        new = parents - {name} - needed
+        needed |= new
+        queue += [name for name in new if name in bounded]
+    return [name for name in bounded if name not in needed]
 
-        self.roles = roles
-        self.trace, self.structure = flat_trace(densities, free)
-        self.inputs = dict(zip(sorted(free), self.trace.inputs, strict=True))
 
-    def _view(self, candidates: Names) -> _TraceView:
-        """The trace with these candidates as latents, its scans taken apart."""
-        latents = [name for name, role in self.roles.items() if role is Role.LATENT]
-        marks = {self.inputs[name]: _Mark(1, frozenset({name})) for name in (*latents, *candidates)}
-        trace = split_scans(self.trace, list(marks))
-        numbers = [x if isinstance(x, int) else None for x in trace.outputs]
-        outputs = self.structure.unflatten(numbers)
-        needed = {
-            name: needed_equations(trace.equations, _numbers(output), ())
-            for name, output in outputs.items()
-        }
-        return _TraceView(trace, outputs, needed, _propagated(trace.equations, marks))
+def _out_of_place(view: _TraceView) -> Names:
+    """Sites that are a scale, a rate, or the like, of another one's density."""
+    blamed: Names = _NONE
+    for name, output in view.outputs.items():
+        needed = needed_equations(view.trace.equations, _numbers(output), ())
+        names = _restricted(needed, view.orders, view.sites)
+        if isinstance(output, GaussianForm):
+            names |= _nonlinear(output, view)
+        blamed |= names - {name}
+    return blamed
 
-    def without_children(self, bounded: list[str]) -> list[str]:
-        """Bounded sites that no other density depends on, but for those of others like them."""
-        view = self._view(frozenset())
-        names = {number: name for name, number in self.inputs.items()}
 
-        def parents(name: str) -> set[str]:
-            used = set(_numbers(view.outputs[name])).union(
-                *(equation.variables for equation in view.needed[name])
-            )
-            return {names[x] for x in used if x in names} - {name}
-
-        queue, needed = [name for name in self.roles if name not in bounded], set()
-        while queue:
-            new = parents(queue.pop()) - needed
-            needed |= new
-            queue += [name for name in new if name in bounded]
-        return [name for name in bounded if name not in needed]
-
-    def out_of_place(self, candidates: Names) -> Names:
-        """Candidates that are a scale, a rate, or the like."""
-        view, blamed = self._view(candidates), frozenset()
-        marks = view.marks
-        for name, output in view.outputs.items():
-            names = _restricted(view.needed[name], marks)
-            if isinstance(output, GaussianForm):
-                names |= _nonlinear(output, marks)
-            blamed |= names - {name}
-        return blamed & candidates
-
-    def beside_others(self, candidates: Names) -> Names:
-        """Candidates that some factor sees together with another predictor."""
-        view, blamed = self._view(candidates), frozenset()
-        marks = view.marks
-        for name, output in view.outputs.items():
-            latent = self.roles[name] is Role.LATENT or name in candidates
-            if isinstance(output, int) and marks.get(output, _NONE).order == 3:
-                if marks[output].sites & candidates:
-                    blamed |= _mixed(name, output, view, latent)
-        return blamed & candidates
+def _beside_others(view: _TraceView, latents: Names, candidates: Names) -> Names:
+    """Sites that some factor sees together with another predictor, where one is a candidate."""
+    blamed: Names = _NONE
+    for name, output in view.outputs.items():
+        if isinstance(output, int) and view.orders.get(output) == 3:
+            if view.sites[output] & candidates:
+                blamed |= _mixed(name, output, view, name in latents | candidates)
+    return blamed
 
 
 def _mixed(name: str, output: int, view: _TraceView, latent: bool) -> Names:
     """Sites that a factor of a density sees together."""
-    trace, marks = view.trace, view.marks
-    smooth = [x for x in _variables(trace) if marks.get(x, _NONE).order < 2]
+    trace, orders = view.trace, view.orders
+    smooth = [x for x in _variables(trace) if orders.get(x, 0) < 2]
     equations = needed_equations(trace.equations, [output], smooth)
-    shapes = _affine_inputs(equations, marks)
+    shapes = _affine_inputs(equations, orders)
     try:
         components = find_components(trace, equations, shapes, output)
     except UnknownValueError as error:
@@ -217,13 +181,8 @@ def _mixed(name: str, output: int, view: _TraceView, latent: bool) -> Names:
     owner = components.predictor
     count = np.bincount(owner[owner >= 0], minlength=components.size)
     shared = (owner >= 0) & (count[np.maximum(owner, 0)] > 1)
-    touched = frozenset().union(
-        *(
-            marks[number].sites
-            for number, part in zip(shapes, _parts(shared, shapes), strict=True)
-            if part.any()
-        )
-    )
+    parts = zip(shapes, _parts(shared, shapes), strict=True)
+    touched = _NONE.union(*(view.sites[number] for number, part in parts if part.any()))
     # A mixture's components see one site, each for itself.
     return frozenset() if latent and touched <= {name} else touched | {name}
 
@@ -251,14 +210,14 @@ def _variables(trace: FlatTrace) -> Iterator[int]:
 
 
 def _affine_inputs(
-    equations: tuple[Equation, ...], marks: dict[int, _Mark]
+    equations: tuple[Equation, ...], orders: Mapping[int, int]
 ) -> dict[int, tuple[int, ...]]:
     """Shapes of the affine arrays that enter equations, by number."""
     return {
         x: shape
         for equation in equations
         for x, shape in zip(equation.inputs, equation.input_shapes, strict=True)
-        if isinstance(x, int) and marks.get(x, _NONE).order == 1
+        if isinstance(x, int) and orders.get(x) == 1
     }
 
 
@@ -270,61 +229,50 @@ def _parts(array: np.ndarray, shapes: dict[int, tuple[int, ...]]) -> list[np.nda
 # ---------------------------------------------------------------- the three signs
 
 
-def _operands(equation: Equation, marks: dict[int, _Mark]) -> list[_Mark]:
-    return [_NONE if isinstance(x, Constant) else marks.get(x, _NONE) for x in equation.inputs]
-
-
-def _propagated(equations: tuple[Equation, ...], marks: dict[int, _Mark]) -> dict[int, _Mark]:
-    for equation in equations:
-        operands = _operands(equation, marks)
-        order = degree_of(equation, [x.order for x in operands])
-        if order:
-            sites = frozenset().union(*(x.sites for x in operands))
-            marks.update(dict.fromkeys(equation.outputs, _Mark(order, sites)))
-    return marks
-
-
-def _restricted(equations: tuple[Equation, ...], marks: dict[int, _Mark]) -> Names:
+def _restricted(
+    equations: tuple[Equation, ...], order_of: Mapping[int, int], sites_of: Mapping[int, Names]
+) -> Names:
     """Sites that go into an operation which does not exist for all their values."""
-    blamed: Names = frozenset()
+    blamed: Names = _NONE
     for equation in equations:
-        operands = _operands(equation, marks)
-        if not any(x.order for x in operands):
+        orders = operand_orders(equation, order_of)
+        sites = [sites_of.get(x, _NONE) if isinstance(x, int) else _NONE for x in equation.inputs]
+        if not any(orders):
             continue
         name = equation.name
         if name in _CUSTOM:
-            blamed |= _restricted_inside(equation, operands)
+            blamed |= _restricted_inside(equation, orders, sites)
         elif name in _SOLVES:
-            blamed |= frozenset().union(*(x.sites for x in operands[:-1]))
+            blamed |= _NONE.union(*sites[:-1])
         elif name in ("mul", "dot_general"):
-            left, right = operands
-            if left.order == right.order == 1 and left.sites != right.sites:
-                blamed |= left.sites | right.sites
+            left, right = sites
+            if orders == [1, 1] and left != right:
+                blamed |= left | right
         elif name in _RESTRICTED or name == "integer_pow" and equation.params["y"] < 0:
             at = _RESTRICTED.get(name, (0,))
-            blamed |= frozenset().union(*(operands[i].sites for i in at if operands[i].order == 1))
-        elif name == "scan" and degree_of(equation, [x.order for x in operands]) == 1:
+            blamed |= _NONE.union(*(sites[i] for i in at if orders[i] == 1))
+        elif name == "scan" and degree_of(equation, orders) == 1:
             continue
         elif not (is_elementwise(name) or is_linear(name)):
-            blamed |= frozenset().union(*(x.sites for x in operands))
+            blamed |= _NONE.union(*sites)
     return blamed
 
 
-def _restricted_inside(equation: Equation, operands: list[_Mark]) -> Names:
+def _restricted_inside(equation: Equation, orders: list[int], sites: list[Names]) -> Names:
     """The same for a call with its own derivative rule."""
     inner = equation.params.get("call_jaxpr", equation.params.get("fun_jaxpr"))
     if inner is None:
-        return frozenset().union(*(x.sites for x in operands))
-    trace, _ = flat_trace(jax_core.jaxpr_as_fun(inner), *inner.in_avals)
-    marks = dict(zip(trace.inputs, operands, strict=True))
-    return _restricted(trace.equations, _propagated(trace.equations, marks))
+        return _NONE.union(*sites)
+    trace = flat(inner)
+    order_of, sites_of = propagated(trace, dict(enumerate(orders))), dict(enumerate(sites))
+    return _restricted(trace.equations, order_of, reached(trace, sites_of))
 
 
-def _nonlinear(form: GaussianForm, marks: dict[int, _Mark]) -> Names:
+def _nonlinear(form: GaussianForm, view: _TraceView) -> Names:
     """Sites that keep a Gaussian prior from being jointly Gaussian with them."""
-    names: Names = frozenset()
+    names: Names = _NONE
     for part, allowed in ((form.loc, 1), (form.scale, 0), (form.covariance, 0)):
-        for mark in (marks.get(x, _NONE) for x in _numbers(part)):
-            if mark.order > allowed:
-                names |= mark.sites
+        for x in _numbers(part):
+            if view.orders.get(x, 0) > allowed:
+                names |= view.sites[x]
     return names

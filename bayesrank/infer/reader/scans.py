@@ -24,112 +24,61 @@ from bayesrank.infer.reader.jaxpr import (
     Constant,
     Equation,
     FlatTrace,
+    bind,
     body_of,
     computed,
+    degree_of,
+    evaluated,
     flat_trace,
     needed_equations,
+    operand_orders,
     propagated,
     scan_counts,
     scan_orders,
 )
-from bayesrank.infer.reader.jaxpr import degree_of as degree_of_equation
 
 
 def split_scans(trace: FlatTrace, affine: Sequence[int]) -> FlatTrace:
-    """Rewrite the scans of a trace, whose inputs `affine` are latents; numbers stay the same."""
+    """Rewrite the scans of a trace, of whose inputs `affine` are latents; inputs keep numbers."""
     if all(equation.name != "scan" for equation in trace.equations):
         return trace
-    orders = dict.fromkeys(affine, 1)
-    rewriter = _Rewriter(trace)
-    for equation in trace.equations:
-        operands = [0 if isinstance(x, Constant) else orders.get(x, 0) for x in equation.inputs]
-        pieces = rewriter.pieces(equation, operands)
-        rewriter.equations += pieces
-        for piece in pieces:
-            degrees = [0 if isinstance(x, Constant) else orders.get(x, 0) for x in piece.inputs]
-            degree = degree_of_equation(piece, degrees)
-            if degree:
-                orders.update(dict.fromkeys(piece.outputs, degree))
-    constants = {**trace.constants, **rewriter.constants}
-    outputs = tuple(rewriter.same.get(x, x) if isinstance(x, int) else x for x in trace.outputs)
-    return trace._replace(equations=tuple(rewriter.equations), constants=constants, outputs=outputs)
+
+    def rewritten(*inputs: Array) -> list[Any]:
+        known: dict[int, Any] = {**trace.constants, **dict(enumerate(inputs))}
+        orders = dict.fromkeys(affine, 1)
+        for equation in trace.equations:
+            operands = evaluated((), equation.inputs, known)
+            degrees = operand_orders(equation, orders)
+            results, found = _evaluated_apart(equation, operands, degrees)
+            known.update(zip(equation.outputs, results, strict=True))
+            orders.update(zip(equation.outputs, found, strict=True))
+        return evaluated((), trace.outputs, known)
+
+    return flat_trace(rewritten, *trace.avals)[0]
 
 
-class _Rewriter:
-    """Numbers the variables of the scans' pieces after all of the trace's."""
-
-    def __init__(self, trace: FlatTrace) -> None:
-        numbers = [*trace.constants, *trace.inputs]
-        numbers += [x for equation in trace.equations for x in equation.outputs]
-        self.next = max(numbers, default=-1) + 1
-        self.equations: list[Equation] = []
-        self.constants: dict[int, Any] = {}
-        self.same: dict[int, int | Constant] = {}
-
-    def pieces(self, equation: Equation, orders: list[int]) -> list[Equation]:
-        inputs = tuple(self.same.get(x, x) if isinstance(x, int) else x for x in equation.inputs)
-        equation = equation._replace(inputs=inputs)
-        if equation.name != "scan" or not any(orders):
-            return [equation]
+def _evaluated_apart(
+    equation: Equation, operands: list[Any], orders: list[int]
+) -> tuple[list[Any], list[int]]:
+    """Results of an equation and their degrees; of an affine scan by its parts."""
+    if equation.name == "scan" and any(orders):
         carry_orders, stacked = scan_orders(equation, orders)
-        if max([*carry_orders, 0]) > 1:
-            return [equation]
-        avals = equation.params["jaxpr"].in_avals
-        first = sum(scan_counts(equation))
-        length = equation.params["length"]
-        shapes = [
-            jax.ShapeDtypeStruct(x.shape if i < first else (length, *x.shape), x.dtype)
-            for i, x in enumerate(avals)
-        ]
-        parts = _Parts(equation, orders, carry_orders, stacked)
-        return self._spliced(flat_trace(parts.run, *shapes)[0], equation)
-
-    def _spliced(self, inner: FlatTrace, equation: Equation) -> list[Equation]:
-        number: dict[int, int | Constant] = dict(zip(inner.inputs, equation.inputs, strict=True))
-        own = dict(zip(inner.outputs, equation.outputs, strict=False))
-
-        def of(x: int | Constant) -> int | Constant:
-            if isinstance(x, Constant):
-                return x
-            if x not in number:
-                number[x] = self.next
-                self.next += 1
-            return number[x]
-
-        for x, value in inner.constants.items():
-            place = of(x)
-            if isinstance(place, int):
-                self.constants[place] = value
-        taken: set[int] = set()
-        for x, target in own.items():
-            if isinstance(x, int) and x not in number and target not in taken:
-                number[x] = target
-                taken.add(target)
-        pieces = [
-            e._replace(
-                inputs=tuple(of(x) for x in e.inputs),
-                outputs=tuple(y for x in e.outputs if isinstance(y := of(x), int)),
-            )
-            for e in inner.equations
-        ]
-        for x, target in zip(inner.outputs, equation.outputs, strict=True):
-            if of(x) != target:
-                self.same[target] = of(x)
-        return pieces
+        if max([*carry_orders, 0]) <= 1:
+            parts = _Parts(equation, orders, carry_orders)
+            return parts.run(*operands), [*carry_orders, *stacked]
+    return bind(equation, operands), [degree_of(equation, orders)] * len(equation.outputs)
 
 
 class _Parts:
     """The three parts of one scan."""
 
-    def __init__(
-        self, equation: Equation, orders: list[int], carry_orders: list[int], stacked: list[int]
-    ) -> None:
+    def __init__(self, equation: Equation, orders: list[int], carry_orders: list[int]) -> None:
         self.params = equation.params
         self.body = body_of(equation)
         self.consts, self.count = scan_counts(equation)
         given = [*orders[: self.consts], *carry_orders, *orders[self.consts + self.count :]]
         self.orders = propagated(self.body, dict(zip(self.body.inputs, given, strict=True)))
-        self.carry_orders, self.stacked = carry_orders, stacked
+        self.carry_orders = carry_orders
         results = self.body.outputs[self.count :]
         smooth = [x for x in self._variables() if self.orders.get(x, 0) <= 1]
         self.rough = needed_equations(

@@ -9,8 +9,7 @@ follows what the program reads now.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -29,7 +28,7 @@ from bayesrank.infer.reader.densities import (
     check_known_domains,
     unknown_domains,
 )
-from bayesrank.infer.reader.freeze import Key, frozen, frozen_tree, shared_key
+from bayesrank.infer.reader.freeze import Key, frozen, frozen_equations, frozen_tree, shared_key
 from bayesrank.infer.reader.jaxpr import (
     Constant,
     Equation,
@@ -213,17 +212,15 @@ def _trace(
         messages = unknown.run(model, args, kwargs)
         check_known_domains(messages, validates)
         dynamic = {name: _dynamic(message) for name, message in messages.items()}
+        outputs, found["tree"] = jax.tree.flatten(dynamic)
         initial = {name: jnp.asarray(make()) for name, make in unknown.initial.items()}
         domains = list(unknown_domains(messages, validates))
-        flat_leaves, found["tree"] = jax.tree.flatten(dynamic)
-        found["leaves"] = flat_leaves
+        given, found["called"] = jax.tree.flatten((args, kwargs)) if keep_arguments else ([], None)
         found["messages"] = {name: _static(message) for name, message in messages.items()}
         found["domains"] = [domain for domain, _ in domains]
-        found["initial"] = list(initial)
-        checked = [holds for _, holds in domains]
-        found["called"] = jax.tree.flatten((args, kwargs)) if keep_arguments else ([], None)
-        wanted = *flat_leaves, *initial.values(), *checked, *found["called"][0]
-        return [_as_output(x) for x in wanted]
+        groups = outputs, initial, [holds for _, holds in domains], given
+        found["leaves"], found["groups"] = jax.tree.flatten(groups)
+        return [0 if _is_static(x) else x for x in found["leaves"]]
 
     with handlers.block(), validation_enabled(False):
         closed = jax.make_jaxpr(leaves)()
@@ -240,19 +237,18 @@ def _assembled(
 ) -> Traced:
     inputs, constants, kept = _taken_out(traced)
     inputs = {name: inputs[name] for name in names}
-    numbers = iter(traced.outputs)
-    outputs = _variables(found["leaves"], numbers)
-    initial = {name: next(numbers) for name in found["initial"]}
-    domains = tuple((domain, next(numbers)) for domain in found["domains"])
-    leaves, tree = found["called"]
-    called = None if tree is None else (_variables(leaves, numbers), tree)
-    wanted = (*outputs, *initial.values(), *(x for _, x in domains), *(called or ((),))[0])
-    equations = needed_equations(kept, wanted, ())
+    # Numbers and objects of Python's stand for themselves.
+    leaves = zip(found["leaves"], traced.outputs, strict=True)
+    variables = [Constant(leaf) if _is_static(leaf) else number for leaf, number in leaves]
+    outputs, initial, holds, given = jax.tree.unflatten(found["groups"], variables)
+    domains, tree = tuple(zip(found["domains"], holds, strict=True)), found["called"]
+    called = None if tree is None else (tuple(given), tree)
+    equations = needed_equations(kept, variables, ())
     read = {x for equation in equations for x in equation.variables}
-    read |= {x for x in wanted if isinstance(x, int)}
+    read |= {x for x in variables if isinstance(x, int)}
     constants = {number: value for number, value in constants.items() if number in read}
     content = (
-        frozen([(e.primitive, e.inputs, e.outputs, e.params) for e in equations]),
+        frozen_equations(equations),
         frozen({name: (x.number, x.shape, str(x.dtype)) for name, x in inputs.items()}),
         tuple((number, jnp.shape(x), str(x.dtype)) for number, x in constants.items()),
         frozen([outputs, initial, domains, found["messages"], called and called[0]]),
@@ -265,7 +261,7 @@ def _assembled(
         inputs,
         tuple(constants),
         tuple(constants.values()),
-        outputs,
+        tuple(outputs),
         found["tree"],
         initial,
         found["messages"],
@@ -293,14 +289,6 @@ def _taken_out(
         else:
             kept.append(equation)
     return inputs, constants, kept
-
-
-def _variables(leaves: Sequence[Any], numbers: Iterator[Any]) -> tuple[Any, ...]:
-    """The variables of leaves; numbers and objects of Python's stand for themselves."""
-    return tuple(
-        Constant(leaf) if _is_static(leaf) else number
-        for leaf, number in zip(leaves, itertools.islice(numbers, len(leaves)), strict=True)
-    )
 
 
 def readable_arguments(
@@ -340,10 +328,6 @@ class _Frame(NamedTuple):
 
 def _is_static(leaf: Any) -> bool:
     return not isinstance(leaf, (np.ndarray, np.generic, jax.Array))
-
-
-def _as_output(leaf: Any) -> Any:
-    return 0 if _is_static(leaf) else leaf
 
 
 def _as_unknown_number(leaf: Any) -> Any:

@@ -30,7 +30,6 @@ class Unobserved(Messenger):
     def __init__(self, params: Mapping[str, Any]) -> None:
         super().__init__(None)
         self.params = params
-        self.given = given_value(params)
         self.late: dict[str, tuple[tuple[int, ...], Any]] = {}
         self.held: dict[str, Any] = {}
         self.restart()
@@ -67,7 +66,7 @@ class Unobserved(Messenger):
             self._take_sample(msg)
 
     def _take_param(self, msg: dict[str, Any]) -> None:
-        value = self.given(msg)
+        value = given_value(self.params, msg)
         if value is None:
             value = msg["value"]
             value = msg["fn"](*msg["args"], **msg["kwargs"]) if value is None else value
@@ -75,7 +74,7 @@ class Unobserved(Messenger):
         self._put(msg, jnp.shape(value), as_number(value).dtype)
 
     def _take_sample(self, msg: dict[str, Any]) -> None:
-        value, name, fn = self.given(msg), msg["name"], msg["fn"]
+        value, name, fn = given_value(self.params, msg), msg["name"], msg["fn"]
         if msg["is_observed"] or (value is None and isinstance(unwrap(fn)[0], dist.Delta)):
             return
         shape = fn.shape(msg["kwargs"].get("sample_shape", ()))
