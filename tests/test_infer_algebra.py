@@ -227,10 +227,9 @@ def test_groups_beside_a_core_are_the_dense_posterior():
 
     def figures(prior):
         posterior, alone = prior.times(terms), prior.alone()
-        told = posterior.mean, posterior.covariance, posterior.log_normaliser
-        told += posterior.margins(terms[1].rows), posterior.margins(every)
-        told += posterior.covariance_of(terms[0].rows, every), alone.covariance
-        told += (alone.margins(terms[0].rows)[1],)
+        numbers = posterior.mean, posterior.covariance, posterior.log_normaliser
+        numbers += posterior.margins(terms[1].rows), posterior.margins(every)
+        numbers += alone.covariance, alone.margins(terms[0].rows)[1]
 
         def normaliser(scale):
             move = jax.tree.map(
@@ -238,16 +237,12 @@ def test_groups_beside_a_core_are_the_dense_posterior():
             )
             return move.log_normaliser(terms, posterior)
 
-        return posterior, (*told, jax.grad(normaliser)(1.0))
+        return posterior, (*numbers, jax.grad(normaliser)(1.0))
 
     (posterior, found), (_, wanted) = (jax.jit(partial(figures, x))() for x in (prior, whole))
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
         assert_allclose(one, other, rtol=1e-9, atol=1e-11)
     assert posterior.valid and posterior.mean.size == ALL
-    draws = np.asarray(jax.jit(partial(posterior.sample, num_samples=20_000))(jax.random.key(0)))
-    error = np.sqrt(np.diagonal(posterior.covariance) / len(draws))
-    assert (np.abs(draws.mean(0) - posterior.mean) < 4.5 * error).all()
-    assert_allclose(np.cov(draws, rowvar=False), posterior.covariance, atol=0.08)
 
 
 def test_rows_that_see_two_groups_are_told():

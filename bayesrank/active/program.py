@@ -23,7 +23,7 @@ from bayesrank._memory import check_memory
 from bayesrank._validate import check_features, check_laplacian, check_positive_values
 from bayesrank.active.settle import SkillPrior
 from bayesrank.infer import EP, IntegratedEP, IntegratedEPResult, maximize_evidence
-from bayesrank.infer.spi import Rows, Traced, compiled_call, take_inventory
+from bayesrank.infer.spi import Traced, compiled_call, take_inventory
 from bayesrank.models import preference_gp, thurstone
 from bayesrank.models.comparisons import (
     compare,
@@ -203,9 +203,8 @@ def _read_prior(engine: EP, source: Traced, params: dict[str, Any]) -> Any:
     """Mean (n,) and covariance (n, n) of the skills, and all hyperparameters."""
     values = take_inventory(source, params).hyperparameters
     program = engine.read_source(source, values)
-    skills = Rows.identity(program.mean.size, program.mean.dtype)
-    covariance = program.problem.prior.alone().covariance_of(skills, skills)
-    return (program.mean, covariance, program.hyperparameters), None
+    prior: Any = program.problem.prior
+    return (program.mean, prior.alone().covariance, program.hyperparameters), None
 
 
 def bucket_of(count: int) -> int:

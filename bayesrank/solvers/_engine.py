@@ -64,11 +64,3 @@ class SeenGaussian:
     def watched(self, rows: Sequence[Rows]) -> tuple[tuple[Array, Array], ...]:
         """The margins of all sites."""
         return tuple(self.margins(block) for block in rows)
-
-    def covariance_of(self, rows_a: Rows, rows_b: Rows) -> Array:
-        """Covariance of two sets of predictors of the latents."""
-        return self.core.covariance_of(rows_a, rows_b)
-
-    def sample(self, rng_key: Array, num_samples: int) -> Array:
-        """Draws of the latents."""
-        return self.core.sample(rng_key, num_samples)

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bayesrank.infer.gaussian.dense import DenseGaussian, DensePrior, square_root
+from bayesrank.infer.gaussian.dense import DenseGaussian, DensePrior
 from bayesrank.infer.gaussian.protocol import Margins, SiteTerm
 from bayesrank.infer.gaussian.rows import Rows
 
@@ -102,21 +102,6 @@ class ArrowGaussian(NamedTuple):
     def watched(self, rows: Sequence[Rows]) -> Margins:
         """The margins of all sites."""
         return tuple(self.margins(block) for block in rows)
-
-    def covariance_of(self, rows_a: Rows, rows_b: Rows) -> Array:
-        """Covariance of two sets of predictors, shape (G_a, G_b)."""
-        return rows_a.times(rows_b.times(self.covariance).T)
-
-    def sample(self, rng_key: Array, num_samples: int) -> Array:
-        """Draws, shape (num_samples, n)."""
-        core_key, own_key = jax.random.split(rng_key)
-        core = self.core.sample(core_key, num_samples)
-        shape = (num_samples, *self.spread.shape[:2])
-        normal = jax.random.normal(own_key, shape, core.dtype)
-        own = jnp.einsum("nij,snj->sni", jax.vmap(square_root)(self.spread), normal)
-        own += jnp.einsum("nic,sc->sni", self.loading, core - self.core.mean)
-        own = own[:, self.groups.group, self.groups.place]
-        return jnp.concatenate([core, self.mean[core.shape[1] :] + own], axis=1)
 
 
 class ArrowPrior(NamedTuple):

@@ -17,7 +17,6 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.custom_batching import custom_vmap
 
-from bayesrank.infer.gaussian.factorised import FactorisedPrior
 from bayesrank.infer.gaussian.protocol import Margins, SiteTerm
 from bayesrank.infer.gaussian.rows import Rows
 
@@ -50,15 +49,6 @@ class DenseGaussian(NamedTuple):
     def watched(self, rows: Sequence[Rows]) -> Margins:
         """The margins of all sites."""
         return tuple(self.margins(block) for block in rows)
-
-    def covariance_of(self, rows_a: Rows, rows_b: Rows) -> Array:
-        """Covariance of two sets of predictors, shape (G_a, G_b)."""
-        return rows_a.times(rows_b.times(self.covariance).T)
-
-    def sample(self, rng_key: Array, num_samples: int) -> Array:
-        """Draws, shape (num_samples, n)."""
-        normal = jax.random.normal(rng_key, (num_samples, self.mean.size), self.mean.dtype)
-        return self.mean + normal @ square_root(self.covariance).T
 
 
 class DensePrior(NamedTuple):
@@ -147,23 +137,11 @@ def summed(terms: Sequence[SiteTerm]) -> tuple[Array, Array]:
     return precision, reduce(jnp.add, (term.rows.transpose_apply(term.nu) for term in terms))
 
 
-def square_root(covariance: Array) -> Array:
-    """``R`` with ``R R' = C``, for a covariance that may be singular to rounding."""
-    values, vectors = jnp.linalg.eigh(covariance)
-    return vectors * jnp.sqrt(jnp.maximum(values, 0.0))
-
-
-def rest_of_derivative(posterior: DenseGaussian, d_precision: Array, d_shift: Array) -> Array:
-    """The derivative of the log normaliser in the sites' part."""
-    mean = posterior.mean
-    second = posterior.covariance + jnp.outer(mean, mean)
-    return mean @ d_shift - 0.5 * jnp.sum(second * d_precision)
-
-
 @jax.custom_jvp
 def _normaliser(
     covariance: Array, precision: Array, shift: Array, posterior: DenseGaussian
 ) -> Array:
+    """The log normaliser, of a prior covariance (n, n) or its diagonal (n,)."""
     del covariance, precision, shift
     return posterior.log_normaliser
 
@@ -172,10 +150,15 @@ def _normaliser(
 def _normaliser_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
     _, precision, shift, posterior = primals
     d_covariance, d_precision, d_shift, _ = tangents
-    pull = shift - precision @ posterior.mean
-    slope = jnp.outer(pull, pull) - precision + precision @ posterior.covariance @ precision
-    change = 0.5 * jnp.sum(slope * d_covariance)
-    return _normaliser(*primals), change + rest_of_derivative(posterior, d_precision, d_shift)
+    mean, seen = posterior.mean, precision @ posterior.covariance
+    pull = shift - precision @ mean
+    if d_covariance.ndim == 1:
+        slope = pull**2 - jnp.diagonal(precision) + jnp.sum(seen * precision, axis=1)
+    else:
+        slope = jnp.outer(pull, pull) - precision + seen @ precision
+    second = posterior.covariance + jnp.outer(mean, mean)
+    by_sites = mean @ d_shift - 0.5 * jnp.sum(second * d_precision)
+    return _normaliser(*primals), 0.5 * jnp.sum(slope * d_covariance) + by_sites
 
 
 class DiagonalPrior(NamedTuple):
@@ -189,10 +172,6 @@ class DiagonalPrior(NamedTuple):
     def dense(self) -> DensePrior:
         """The same with all covariances."""
         return DensePrior(jnp.diag(self.variances))
-
-    def without_covariances(self) -> FactorisedPrior:
-        """The same, with a posterior of each latent alone."""
-        return FactorisedPrior(self.variances)
 
     def prepared(self) -> DiagonalPrior:
         """Itself."""
@@ -214,25 +193,7 @@ class DiagonalPrior(NamedTuple):
     def log_normaliser(self, terms: Sequence[SiteTerm], posterior: DenseGaussian) -> Array:
         """The normaliser, differentiable, as that of a dense prior."""
         fixed = lax.stop_gradient(posterior)
-        return _diagonal_normaliser(self.variances, *summed(terms), fixed)
-
-
-@jax.custom_jvp
-def _diagonal_normaliser(variances: Array, precision: Array, shift: Array, posterior: Any) -> Array:
-    del variances, precision, shift
-    return posterior.log_normaliser
-
-
-@_diagonal_normaliser.defjvp
-def _diagonal_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
-    _, precision, shift, posterior = primals
-    d_variances, d_precision, d_shift, _ = tangents
-    pull = shift - precision @ posterior.mean
-    widened = jnp.sum((precision @ posterior.covariance) * precision, axis=1)
-    slope = pull**2 - jnp.diagonal(precision) + widened
-    change = 0.5 * slope @ d_variances
-    value = _diagonal_normaliser(*primals)
-    return value, change + rest_of_derivative(posterior, d_precision, d_shift)
+        return _normaliser(self.variances, *summed(terms), fixed)
 
 
 class InvertedPrior(NamedTuple):

@@ -53,7 +53,7 @@ class FactorisedGaussian(NamedTuple):
 
     precision: Array  # of latents, (n,)
     shift: Array  # precision-means, (n,)
-    told: tuple[_Messages, ...]  # sites and messages of each block
+    messages: tuple[_Messages, ...]  # sites and messages of each block
     cavities: tuple[_EntryCavities, ...] | None = None  # of entries, where computed
 
     @property
@@ -75,24 +75,24 @@ class FactorisedGaussian(NamedTuple):
         """Latents at the entries of rows, without the site's own messages."""
         if self.cavities is not None:
             return self.cavities[block]
-        told = self.told[block]
-        precision = rows.take(self.precision) - told.pi
+        messages = self.messages[block]
+        precision = rows.take(self.precision) - messages.pi
         proper = precision > 0
         variance = 1 / jnp.where(proper, precision, 1.0)
-        mean = (rows.take(self.shift) - told.rho) * variance
+        mean = (rows.take(self.shift) - messages.rho) * variance
         return _EntryCavities(
             rows.values * mean, rows.values**2 * variance, jnp.all(proper, axis=1)
         )
 
     def margins(self, rows: Rows, block: int = 0) -> tuple[Array, Array]:
         """Means and variances of predictors, shapes (G,); infinite where a cavity is not proper."""
-        entries, told = self.entries(rows, block), self.told[block]
+        entries, messages = self.entries(rows, block), self.messages[block]
         mean, variance = jnp.sum(entries.mean, axis=1), jnp.sum(entries.variance, axis=1)
-        widening = 1 + told.tau * variance
+        widening = 1 + messages.tau * variance
         proper = entries.proper & (widening > 0)
         widening = jnp.where(proper, widening, 1.0)
         own = jnp.where(proper, variance / widening, jnp.inf)
-        return (mean + told.nu * variance) / widening, own
+        return (mean + messages.nu * variance) / widening, own
 
     def ready(self, rows: Sequence[Rows]) -> FactorisedGaussian:
         """With cavities, which a sweep needs twice."""
@@ -119,48 +119,50 @@ class FactorisedPrior(NamedTuple):
     def alone(self, terms: Sequence[SiteTerm] = ()) -> FactorisedGaussian:
         """The prior as a posterior."""
         none = (jnp.zeros_like(term.rows.values) for term in terms)
-        told = tuple(_Messages(t.tau, t.nu, x, x) for t, x in zip(terms, none, strict=True))
-        return self._with(terms, told)
+        messages = tuple(_Messages(t.tau, t.nu, x, x) for t, x in zip(terms, none, strict=True))
+        return self._with(terms, messages)
 
     def times(
         self, terms: Sequence[SiteTerm], before: FactorisedGaussian | None = None
     ) -> FactorisedGaussian:
         """Pass messages of sites to their latents, by the cavities of the posterior before."""
         known = self.alone(terms) if before is None else before
-        told = tuple(_messages(term, known, block) for block, term in enumerate(terms))
-        return self._with(terms, told)
+        messages = tuple(_messages(term, known, block) for block, term in enumerate(terms))
+        return self._with(terms, messages)
 
-    def _with(self, terms: Sequence[SiteTerm], told: tuple[_Messages, ...]) -> FactorisedGaussian:
+    def _with(
+        self, terms: Sequence[SiteTerm], messages: tuple[_Messages, ...]
+    ) -> FactorisedGaussian:
         """The posterior that messages make."""
         precision, shift = 1 / self.variances, jnp.zeros_like(self.variances)
-        for (rows, *_), each in zip(terms, told, strict=True):
+        for (rows, *_), each in zip(terms, messages, strict=True):
             added = rows.put(jnp.stack([each.pi, each.rho], axis=-1))
             precision, shift = precision + added[:, 0], shift + added[:, 1]
-        return FactorisedGaussian(precision, shift, told)
+        return FactorisedGaussian(precision, shift, messages)
 
     def log_normaliser(self, terms: Sequence[SiteTerm], posterior: FactorisedGaussian) -> Array:
         """Bethe's approximation, differentiable at fixed messages."""
-        told = lax.stop_gradient(posterior.told)
-        fixed = self._with(terms, told)
+        messages = lax.stop_gradient(posterior.messages)
+        fixed = self._with(terms, messages)
         prior = _log_integral(1 / self.variances, 0.0)
         total = jnp.sum(_log_integral(fixed.precision, fixed.shift) - prior)
         for block, (rows, tau, nu) in enumerate(terms):
             entries = fixed.entries(rows, block)
             mean, variance = jnp.sum(entries.mean, axis=1), jnp.sum(entries.variance, axis=1)
             whole = rows.take(fixed.precision), rows.take(fixed.shift)
-            without = whole[0] - told[block].pi, whole[1] - told[block].rho
+            without = whole[0] - messages[block].pi, whole[1] - messages[block].rho
             total += jnp.sum(log_sites(tau, nu, mean, variance))
             total -= jnp.sum(_log_integral(*whole) - _log_integral(*without))
         return total
 
     def packed(self, mean: Array, variances: Array, rows: tuple[tuple[Array, Array], ...]) -> Large:
-        """What compiled code returns, see `bayesrank.infer.gaussian.protocol.LargePrior`."""
+        """What compiled code returns, see `bayesrank.infer.gaussian.protocol.Large`."""
         return Large(mean, self.variances, variances, rows)
 
 
 def _messages(term: SiteTerm, before: FactorisedGaussian, block: int) -> _Messages:
     """Messages of sites to their latents; the old ones where a cavity is not proper."""
-    (rows, tau, nu), entries, old = term, before.entries(term.rows, block), before.told[block]
+    (rows, tau, nu), entries, old = term, before.entries(term.rows, block), before.messages[block]
     mean, variance = jnp.sum(entries.mean, axis=1), jnp.sum(entries.variance, axis=1)
     rest, others = variance[:, None] - entries.variance, mean[:, None] - entries.mean
     shrunk = rows.values / (1 + tau[:, None] * rest)

@@ -31,7 +31,7 @@ _SEED = 1
 
 
 class LinkedPrior(NamedTuple):
-    """``N(0, K)`` by its sparse precision: a `LargePrior`; `LinkedGaussian` multiplies it."""
+    """``N(0, K)`` by its sparse precision; `LinkedGaussian` multiplies it."""
 
     links: Rows  # the rows of ``I - J``, sparse
     spread: Array  # ``q``, shape (n,)
@@ -46,16 +46,12 @@ class LinkedPrior(NamedTuple):
         """The entries of the links, shape (n, r), and `spread`."""
         return self.links.values, self.spread
 
-    def without_covariances(self) -> LinkedPrior:
-        """Itself."""
-        return self
-
     def alone(self, terms: Sequence[SiteTerm] = ()) -> FactorisedGaussian:
         """The margins of the prior."""
         return FactorisedPrior(self.variances).alone(())
 
     def packed(self, mean: Array, variances: Array, rows: tuple[tuple[Array, Array], ...]) -> Large:
-        """What compiled code returns, see `bayesrank.infer.gaussian.protocol.LargePrior`."""
+        """What compiled code returns, see `bayesrank.infer.gaussian.protocol.Large`."""
         links: Any = self.links.values, self.links.columns
         return Large(mean, self.spread, variances, rows, links=links)
 
@@ -90,12 +86,12 @@ class LinkedGaussian(SparseGaussian):
         for _ in range(SLOPE_ROUNDS):
             signs = rng.choice([-1.0, 1.0], (self.tau.size, TOGETHER))
             draws = self.solve(self.pattern.transposed @ (root * signs))
-            told = self.tau[:, None] * (self.pattern.matrix @ draws)
-            told[:size] -= root[:size] * signs[:size]
-            spread -= np.mean(told[:size] ** 2, axis=1) / SLOPE_ROUNDS
+            scaled = self.tau[:, None] * (self.pattern.matrix @ draws)
+            scaled[:size] -= root[:size] * signs[:size]
+            spread -= np.mean(scaled[:size] ** 2, axis=1) / SLOPE_ROUNDS
             apart = draws - _followed(given, signs[:size] / root[:size])
-            entries[:size] += products_of(told[:size], apart, columns[:size]) / SLOPE_ROUNDS
-            entries[size:] -= products_of(told[size:], draws, columns[size:]) / SLOPE_ROUNDS
+            entries[:size] += products_of(scaled[:size], apart, columns[:size]) / SLOPE_ROUNDS
+            entries[size:] -= products_of(scaled[size:], draws, columns[size:]) / SLOPE_ROUNDS
         return Slopes((entries[:size], 0.5 * spread), entries[size:])
 
 

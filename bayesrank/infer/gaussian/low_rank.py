@@ -70,7 +70,7 @@ class LowRank(NamedTuple):
 
 
 class LowRankPrior(NamedTuple):
-    """``N(0, Phi Phi' + diag(d))``: a `LargePrior`, which `LowRankGaussian` multiplies by sites."""
+    """``N(0, Phi Phi' + diag(d))``, which `LowRankGaussian` multiplies by sites."""
 
     covariance: LowRank  # ``Phi`` and ``d``
 
@@ -87,16 +87,12 @@ class LowRankPrior(NamedTuple):
         """``Phi`` and ``d``."""
         return self.covariance.factor, self.covariance.diagonal
 
-    def without_covariances(self) -> LowRankPrior:
-        """Itself."""
-        return self
-
     def alone(self, terms: Sequence[SiteTerm] = ()) -> FactorisedGaussian:
         """The margins of the prior, as sweeps start from them."""
         return FactorisedPrior(self.variances).alone(())
 
     def packed(self, mean: Array, variances: Array, rows: tuple[tuple[Array, Array], ...]) -> Large:
-        """What compiled code returns, see `bayesrank.infer.gaussian.protocol.LargePrior`."""
+        """What compiled code returns, see `bayesrank.infer.gaussian.protocol.Large`."""
         factor, residuals = self.covariance
         return Large(mean, residuals, variances, rows, factor=factor)
 
@@ -253,8 +249,8 @@ class LowRankGaussian:
             draws = self.residuals.probes(seed + 1, TOGETHER).draws
             others = (sites @ draws - own[:, None] * draws) / left
             diagonal += np.mean(others**2, axis=1) / SLOPE_ROUNDS
-            told = self.tau[:, None] * (self.pattern.matrix @ draws)
-            rows -= products_of(told, draws, self.pattern.rows.columns) / SLOPE_ROUNDS
+            scaled = self.tau[:, None] * (self.pattern.matrix @ draws)
+            rows -= products_of(scaled, draws, self.pattern.rows.columns) / SLOPE_ROUNDS
         return Slopes((factor, 0.5 * diagonal), rows)
 
     def _row_slopes(self, mean: Numbers) -> Numbers:

@@ -9,7 +9,7 @@ without fill.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,22 +17,6 @@ from scipy import sparse
 from scipy.sparse.linalg import splu
 
 Numbers = NDArray[np.float64]
-
-
-class Preconditioner(Protocol):
-    """A matrix ``M`` (n, n)."""
-
-    def solve(self, right: Numbers) -> Numbers:
-        """``M^-1 B`` of right-hand sides (n, S), in their type."""
-        ...
-
-    def rough(self, rng: np.random.Generator, count: int) -> Numbers:
-        """Right-hand sides of covariance ``M``, made of random signs, shape (n, count)."""
-        ...
-
-    def log_determinant(self) -> float:
-        """Log determinant of ``M``."""
-        ...
 
 
 class Diagonal:
@@ -78,6 +62,9 @@ class Forest:
     def log_determinant(self) -> float:
         """Log determinant of ``M``."""
         return float(np.sum(np.log(self._factor.U.diagonal())))
+
+
+Preconditioner = Diagonal | Forest
 
 
 def white(rng: np.random.Generator, shape: tuple[int, ...], *, signs: bool) -> Numbers:

@@ -68,14 +68,6 @@ class Gaussian(Protocol):
         """What must come to rest before EP has converged: as a rule the margins of all sites."""
         ...
 
-    def covariance_of(self, rows_a: Rows, rows_b: Rows) -> Array:
-        """Covariance of two sets of predictors, shape (G_a, G_b)."""
-        ...
-
-    def sample(self, rng_key: Array, num_samples: int) -> Array:
-        """Draws, shape (num_samples, n)."""
-        ...
-
 
 class Prior(Protocol):
     """A Gaussian prior ``N(0, K)`` of n latents."""
@@ -108,7 +100,10 @@ class Prior(Protocol):
 
 
 class Large(NamedTuple):
-    """What compiled code returns of a posterior without joint covariance."""
+    """What compiled code returns of a posterior without joint covariance.
+
+    Such a prior has a method `packed`, which takes `prior_mean`, `variances` and `rows`.
+    """
 
     prior_mean: Array  # (n,)
     prior_variances: Array  # (n,), with `links` the conditional ones, with `factor` ``D``
@@ -116,14 +111,6 @@ class Large(NamedTuple):
     rows: tuple[tuple[Array, Array], ...]  # values and columns of each block
     links: tuple[Array, Array] | None = None  # values and columns of ``I - J``
     factor: Array | None = None  # ``Phi`` (n, M) of ``Phi Phi' + D``
-
-
-class LargePrior(Protocol):
-    """A Gaussian prior whose posterior has no joint covariance."""
-
-    def packed(self, mean: Array, variances: Array, rows: tuple[tuple[Array, Array], ...]) -> Large:
-        """What remains of the prior, its mean and the factorised posterior's variances (n,)."""
-        ...
 
 
 Numbers = NDArray[np.float64]

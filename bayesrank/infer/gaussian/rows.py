@@ -45,12 +45,6 @@ class Rows(NamedTuple):
         empty = jnp.zeros((self.size, entries.shape[-1]), entries.dtype)
         return empty.at[self.columns].add(entries)
 
-    def times(self, matrix: Array) -> Array:
-        """``A M``, shape (G, k), of a matrix (n, k)."""
-        if self.columns is None:
-            return self.values @ matrix
-        return jnp.einsum("gr,grk->gk", self.values, matrix[self.columns])
-
     def transpose_apply(self, weights: Array) -> Array:
         """``A' w``: weights (G,) of the rows gathered in the latents (n,)."""
         if self.columns is None:

@@ -31,17 +31,9 @@ class ShardedRows(NamedTuple):
         """Share rows among the devices of a mesh."""
         return cls(rows.values, rows.columns, rows.size, _auto(mesh))
 
-    def whole(self) -> Rows:
-        """The rows as one device would have them."""
-        return Rows(self.values, self.columns, self.size)
-
     def apply(self, vector: Array) -> Array:
         """As `Rows.apply`."""
         return self._each(Rows.apply, vector)
-
-    def times(self, matrix: Array) -> Array:
-        """As `Rows.times`."""
-        return self._each(Rows.times, matrix)
 
     def take(self, vector: Array) -> Array:
         """As `Rows.take`."""
