@@ -14,8 +14,8 @@ from jax.sharding import Mesh
 from bayesrank.infer import sites
 from bayesrank.infer.compiled import ONE_AT_A_TIME, compiled_call
 from bayesrank.infer.gaussian.sharded import check_mesh
-from bayesrank.infer.large_solution import Kept, match_margins, without_covariance
-from bayesrank.infer.posterior import DensePosterior
+from bayesrank.infer.large_solution import match_margins, without_covariance
+from bayesrank.infer.posterior import DensePosterior, KeptPosterior
 from bayesrank.infer.reader.program import Program, read_program
 from bayesrank.infer.reader.traced import Traced, trace
 from bayesrank.infer.result import EPResult
@@ -27,7 +27,6 @@ from bayesrank.infer.solution import (
     Static,
     SweepSettings,
     check_pure,
-    evidence,
     found_of,
     packed,
     shared_among,
@@ -219,8 +218,7 @@ class EP:
         callback: SweepCallback | None = None,
     ) -> EPState:
         """Sweep over a program that was read, until convergence.  Pure."""
-        how = SweepSettings(self.damping, limits.tol, limits.max_sweeps, callback)
-        return sweep_on(program.problem, how, init_sites)
+        return sweep_on(program.problem, SweepSettings(self.damping, limits, callback), init_sites)
 
     def log_evidence(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> Array:
         """EP's log evidence, a scalar that can be differentiated; see `evidence_and_state`."""
@@ -264,7 +262,7 @@ class EP:
         check_pure(fixed)
         state = self.sweep(fixed, init_sites, limits)
         program = self.shared_source(source, params)
-        return evidence(program.problem, state, differentiable=True), state, fixed
+        return sites.evidence_at(program.problem, state, differentiable=True), state, fixed
 
     # ------------------------------------------------------------ running
 
@@ -359,9 +357,9 @@ class EP:
         for refusal, passed in zip(refusals, solved.checks, strict=True):
             refusal.raise_unless(np.asarray(passed))
         if solved.large is None:
-            kept = Kept(DensePosterior(np.asarray(solved.covariance, float)), 0.0)
+            posterior = DensePosterior(np.asarray(solved.covariance, float))
         else:
-            solved, kept = self._kept(solved, layout.size, program)
+            solved, posterior = self._kept(solved, layout.size, program)
         return EPResult(
             model=self.model,
             model_args=args,
@@ -370,7 +368,7 @@ class EP:
             sources=dict(sources or {}),
             num_samples=int(num_samples),
             rng_key=rng_key,
-            **kept._asdict(),
+            posterior=posterior,
             **found_of(solved, layout, self.tol),
         )
 
@@ -389,35 +387,28 @@ class EP:
 
     def posterior_at(
         self, program: Traced, params: Mapping[str, Any], init_sites: Sites
-    ) -> tuple[Solution, Kept | None]:
+    ) -> tuple[Solution, KeptPosterior | None]:
         """Sweep from given sites to a posterior without covariances, at hyperparameters `params`.
 
-        Returns the end of the sweeps, and what stands for the covariances. The latter is None if a
-        check of the program fails at these hyperparameters, or its prior or rows are not numbers.
+        The posterior is None if a check of the program fails at these hyperparameters, or its prior
+        or rows are not numbers.
         """
         solved, (layout, _) = self.solve_traced(program, params)
         numbers = all(np.all(np.isfinite(array)) for array in jax.tree.leaves(solved.large))
         if not (numbers and all(np.all(passed) for passed in solved.checks)):
             return solved, None
         tau, nu = init_sites
-        return self._kept(solved._replace(tau=tau, nu=nu), layout.size, program)
+        start = solved.state._replace(tau=tau, nu=nu)
+        return self._kept(solved._replace(state=start), layout.size, program)
 
-    def _kept(self, solved: Solution, size: int, program: Traced) -> tuple[Solution, Kept]:
-        """What stands for the joint covariance, that is not made, of `size` latents."""
+    def _kept(self, solved: Solution, size: int, program: Traced) -> tuple[Solution, KeptPosterior]:
+        """Where EP ends, and the posterior of `size` latents without their joint covariance."""
 
         def rematch(*numbers: Any) -> Any:
             point = solved.hyperparameters, *numbers
             return compiled_call(_rematched, self, program, point)[0]
 
-        return without_covariance(
-            solved,
-            self.structure,
-            rematch,
-            size=size,
-            damping=self.damping,
-            tol=self.tol,
-            max_sweeps=self.max_sweeps,
-        )
+        return without_covariance(solved, self, size, rematch)
 
 
 # What compiled sweeps call, and passes on to whom a run names.
@@ -433,7 +424,7 @@ def _solved(
     params, init_sites, limits = point
     program = engine.shared_source(source, params)
     state = engine.sweep(program, init_sites, limits, _CALLBACK if watched else None)
-    found = evidence(program.problem, state)
+    found = sites.evidence_at(program.problem, state)
     return packed(program, state, source.checked_domains(params), found)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -15,7 +15,6 @@ from bayesrank._memory import TooLargeError
 from bayesrank.infer.gaussian.low_rank import LowRankGaussian
 from bayesrank.infer.gaussian.sparse import Probes, ShortRows, SparseGaussian, SparsePattern
 from bayesrank.infer.margins import square_root
-from bayesrank.infer.probed import short_rows
 
 Numbers = NDArray[np.float64]
 Indices = NDArray[np.integer[Any]]
@@ -69,16 +68,16 @@ class Approximation:
     @property
     def sentence(self) -> str:
         """The accuracy, in a sentence."""
-        told = (
+        accuracy = (
             f"Standard deviations of differences are off by {self.error:.1%} (of pairs that never "
             f"met by {self.bias:+.1%} in the mean), from {self.method}."
         )
         if self.rank is None:
-            return told
+            return accuracy
         return (
-            f"{told} The prior has rank {self.rank}; the data reveal {self.residuals_seen:.2%} of "
-            "what it leaves to each latent alone. If it stands for a Gaussian process and that is "
-            "more than 0.5%, use a larger rank."
+            f"{accuracy} The prior has rank {self.rank}; the data reveal {self.residuals_seen:.2%} "
+            "of what it leaves to each latent alone. If it stands for a Gaussian process and that "
+            "is more than 0.5%, use a larger rank."
         )
 
     def __str__(self) -> str:
@@ -176,47 +175,32 @@ class _LargePosterior:
     def approximation(self) -> Approximation:
         """What it costs, judged on 32 pairs, half of which never met, each solved by itself."""
         first, second, never = _judged_pairs(self.gaussian.pattern, self.variances.size)
-        told, exact = (self.pair_variances(first, second, exact=each) for each in (False, True))
-        off = np.sqrt(told) / np.sqrt(exact) - 1
+        rough, exact = (self.pair_variances(first, second, exact=each) for each in (False, True))
+        off = np.sqrt(rough) / np.sqrt(exact) - 1
         bias = off[never].mean() if never.any() else 0.0
         how = f"{off.size} pairs, {int(never.sum())} of which never met, each solved by itself"
         size, seen = float(np.sqrt(np.mean(off**2))), self.gaussian
         return Approximation(self.structure, size, float(bias), how, seen.rank, seen.residuals_seen)
 
 
-class SparseSites(NamedTuple):
-    """Sites of short rows, and the prior that they multiply."""
-
-    parts: tuple[tuple[NDArray[Any], NDArray[Any]], ...]  # values and columns of each block
-    variances: Numbers  # of the prior, shape (n,)
-    tau: Numbers  # (G,)
-    nu: Numbers  # (G,)
-
-    def rows(self) -> ShortRows:
-        """Rows of all sites."""
-        return short_rows(self.parts, self.variances.size)
-
-    def gaussian(self) -> SparseGaussian:
-        """The Gaussian that prior and sites make."""
-        return SparseGaussian(SparsePattern(self.rows()), self.variances, self.tau, self.nu)
-
-    def arrays(self) -> dict[str, Any]:
-        """Rows, prior and sites by name."""
-        return _arrays_of(self.rows(), self)
-
-
 class FactorisedPosterior(_LargePosterior):
-    """Latents that are independent of each other, of variances (n,)."""
+    """Latents that are independent of each other, of variances (n,).
+
+    They come from a prior of variances (n,) and sites of short rows.
+    """
 
     structure = "factorised"
 
-    def __init__(self, variances: Numbers, sites: SparseSites) -> None:
-        self.variances, self.sites, self._size = variances, sites, variances.size
+    def __init__(
+        self, variances: Numbers, rows: ShortRows, prior: Numbers, tau: Numbers, nu: Numbers
+    ) -> None:
+        self.variances, self._size = variances, variances.size
+        self._rows, self._sites = rows, (prior, tau, nu)
 
     @cached_property
     def gaussian(self) -> SparseGaussian:
         """The Gaussian that the prior and the sites make."""
-        return self.sites.gaussian()
+        return SparseGaussian(SparsePattern(self._rows), *self._sites)
 
     @property
     def has_slopes(self) -> bool:
@@ -239,7 +223,7 @@ class FactorisedPosterior(_LargePosterior):
 
     def arrays(self) -> dict[str, Any]:
         """Sites, prior and own variances by name."""
-        return self.sites.arrays() | {"own": self.variances}
+        return _arrays_of(self._rows, *self._sites) | {"own": self.variances}
 
 
 class ProbedPosterior(_LargePosterior):
@@ -265,7 +249,8 @@ class ProbedPosterior(_LargePosterior):
         gaussian, of_prior = self.gaussian, self.gaussian.arrays()
         if self.variances.size < gaussian.variances.size:
             raise ValueError("a posterior of latents with tables of what follows is not written")
-        return _arrays_of(gaussian.pattern.rows, gaussian) | self.probes._asdict() | of_prior
+        sites = gaussian.pattern.rows, gaussian.variances, gaussian.tau, gaussian.nu
+        return _arrays_of(*sites) | self.probes._asdict() | of_prior
 
 
 # What posteriors have in common: structure, has_slopes, variances, covariance, pair_variances,
@@ -273,10 +258,10 @@ class ProbedPosterior(_LargePosterior):
 KeptPosterior = DensePosterior | FactorisedPosterior | ProbedPosterior
 
 
-def _arrays_of(rows: ShortRows, sites: SparseGaussian | LowRankGaussian | SparseSites) -> Any:
+def _arrays_of(rows: ShortRows, variances: Numbers, tau: Numbers, nu: Numbers) -> dict[str, Any]:
     """Rows, prior and sites by name."""
     rows_of = {"values": rows.values, "columns": rows.columns}
-    return rows_of | {"variances": sites.variances, "tau": sites.tau, "nu": sites.nu}
+    return rows_of | {"variances": variances, "tau": tau, "nu": nu}
 
 
 def _judged_pairs(

@@ -32,12 +32,7 @@ MOST_MISSED = 0.01
 class Solution(NamedTuple):
     """What compiled code returns."""
 
-    tau: tuple[Array, ...]  # as the next five, of the last state of EP
-    nu: tuple[Array, ...]
-    max_change: Array
-    sweep: Array
-    skipped: Array
-    skipped_total: Array
+    state: EPState  # the last one of EP, without posterior and integrals
     mean: Array  # of all latents, leaves included, and of tables behind them
     covariance: Array | None  # None where `large` is there
     log_evidence: Array
@@ -46,6 +41,7 @@ class Solution(NamedTuple):
     checks: tuple[Array, ...]  # of the program, as `support`
     support: tuple[Array, Array] | None
     large: Large | None  # what a posterior without joint covariance is made of
+    log_evidence_error: float = 0.0  # if the evidence is an estimate
 
 
 def packed(
@@ -67,18 +63,13 @@ def packed(
         none, find = faults, partial(sites.faults, problem, state)
         faults = find() if looks is None else lax.cond(looks, find, lambda: none)
     else:
-        prior: Any = problem.prior  # a `LargePrior`
+        prior: Any = problem.prior  # one with a method `packed`
         rows: Any = tuple((block.rows.values, block.rows.columns) for block in problem.blocks)
         mean = program.mean + posterior.mean
         large = prior.packed(program.mean, posterior.variances, rows)
     checks = *program.checks, *domains
     solution = Solution(
-        state.tau,
-        state.nu,
-        state.max_change,
-        state.sweep,
-        state.skipped,
-        state.skipped_total,
+        state._replace(posterior=None, tilted=()),
         mean,
         covariance,
         log_evidence,
@@ -94,34 +85,31 @@ def packed(
 def found_of(solved: Solution, layout: ProgramLayout, tol: float) -> dict[str, Any]:
     """Fields of a result that say what was found; `tol` is what EP was to converge to."""
     solution: Any = jax.tree.map(np.asarray, solved._replace(covariance=None, large=None))
+    state, names = solution.state, layout.block_sites
     return dict(
         params=dict(solution.hyperparameters),
         defaulted_params=layout.sampled,
         shapes=layout.shapes,
         joint_mean=np.asarray(solution.mean, float)[: layout.size],
-        sites={
-            name: (tau, nu)
-            for name, tau, nu in zip(layout.block_sites, solution.tau, solution.nu, strict=True)
-        },
+        sites=dict(zip(names, zip(state.tau, state.nu, strict=True), strict=True)),
         log_evidence=float(solution.log_evidence),
+        log_evidence_error=float(solution.log_evidence_error),
         missed_mass={
             name: float(each.missed)
-            for name, each in zip(layout.block_sites, solution.faults, strict=True)
+            for name, each in zip(names, solution.faults, strict=True)
             if each.missed > MOST_MISSED
         },
         moment_errors={
             name: float(each.error)
-            for name, each in zip(layout.block_sites, solution.faults, strict=True)
+            for name, each in zip(names, solution.faults, strict=True)
             if each.error > 0
         },
         converged=bool(
-            solution.max_change <= tol
-            and solution.skipped == 0
-            and np.isfinite(solution.log_evidence)
+            state.max_change <= tol and state.skipped == 0 and np.isfinite(solution.log_evidence)
         ),
-        num_sweeps=int(solution.sweep),
-        skipped_sites=int(solution.skipped_total),
-        max_change=float(solution.max_change),
+        num_sweeps=int(state.sweep),
+        skipped_sites=int(state.skipped_total),
+        max_change=float(state.max_change),
         dropped_sites=layout.dropped,
         marginalized_sites=layout.eliminated,
         conditioned_sites=layout.conditioned_sites,
@@ -146,14 +134,13 @@ class SweepSettings(NamedTuple):
     """How to sweep."""
 
     damping: float  # as of `EP`
-    tol: float
-    max_sweeps: int
+    limits: Limits
     callback: SweepCallback | None = None  # what to call after each sweep
 
     def unfinished(self, state: EPState) -> Array:
         """Whether another sweep is to be made."""
-        moving = (state.max_change > self.tol) | (state.skipped > 0)
-        return moving & (state.sweep < self.max_sweeps)
+        moving = (state.max_change > self.limits.tol) | (state.skipped > 0)
+        return moving & (state.sweep < self.limits.max_sweeps)
 
     def reported(self, state: EPState) -> EPState:
         """The state, once the callback has seen it."""
@@ -193,13 +180,6 @@ def sweep_on(problem: Problem, settings: SweepSettings, init_sites: Sites | None
         return settings.reported(sites.step(problem, state, settings.damping))
 
     return lax.while_loop(settings.unfinished, sweep, state)
-
-
-def evidence(problem: Problem, state: EPState, *, differentiable: bool = False) -> Array:
-    """EP's log evidence at the end of the sweeps; of a prior on the host it comes with these."""
-    if problem.prior.on_host:
-        return jnp.zeros(())
-    return sites.evidence_at(problem, state, differentiable=differentiable)
 
 
 def shared_among(mesh: Mesh, program: Program, asked: str) -> Program:

@@ -13,7 +13,6 @@ from bayesrank.infer.posterior import (
     FactorisedPosterior,
     KeptPosterior,
     ProbedPosterior,
-    SparseSites,
 )
 
 KeptArrays = dict[str, Any]
@@ -59,9 +58,8 @@ def posterior_from(state: Mapping[str, Any]) -> KeptPosterior:
 
 
 def _factorised(rows: ShortRows, arrays: KeptArrays) -> KeptPosterior:
-    parts = ((rows.values, rows.columns),)
-    sites = SparseSites(parts, arrays["variances"], arrays["tau"], arrays["nu"])
-    return FactorisedPosterior(arrays["own"], sites)
+    names = "variances", "tau", "nu"
+    return FactorisedPosterior(arrays["own"], rows, *(arrays[name] for name in names))
 
 
 def _probed(rows: ShortRows, arrays: KeptArrays) -> KeptPosterior:

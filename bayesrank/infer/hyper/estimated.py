@@ -28,7 +28,7 @@ from bayesrank.infer.hyper.hyperparameters import (
     Vector,
     log_hyperprior,
 )
-from bayesrank.infer.large_solution import Kept, NotProperError, TooWideError
+from bayesrank.infer.large_solution import NotProperError, TooWideError
 from bayesrank.infer.reader.inventory import take_inventory
 from bayesrank.infer.reader.traced import Traced
 from bayesrank.infer.sites import Sites
@@ -57,12 +57,12 @@ class EstimatedEvidence(Hyperparameters):
         """As `Hyperparameters` does, the gradient from draws; not a number where unsolved."""
         params = {**self.inventory.hyperparameters, **self.fixed, **self.values(flat)}
         try:
-            solved, kept = self.engine.posterior_at(self.program, params, init_sites)
+            solved, posterior = self.engine.posterior_at(self.program, params, init_sites)
         except (NotProperError, NotSolvedError, TooWideError, np.linalg.LinAlgError):
             return _nowhere(init_sites, np.size(flat))
-        if kept is None:
+        if posterior is None:
             return _nowhere(init_sites, np.size(flat))
-        point = flat, self.fixed, _fixed(solved, kept), jnp.asarray(float(jacobian))
+        point = flat, self.fixed, _fixed(solved, posterior), jnp.asarray(float(jacobian))
         (log_prior, log_jacobian, gradient), _ = compiled_call(
             _estimated, self.engine, self.program, point
         )
@@ -71,9 +71,9 @@ class EstimatedEvidence(Hyperparameters):
             evidence + log_prior + float(jacobian) * log_jacobian,
             evidence,
             log_prior,
-            (tuple(solved.tau), tuple(solved.nu)),
-            jnp.asarray(solved.max_change),
-            kept.log_evidence_error,
+            (tuple(solved.state.tau), tuple(solved.state.nu)),
+            jnp.asarray(solved.state.max_change),
+            solved.log_evidence_error,
         )
         return found, np.asarray(gradient, float)
 
@@ -87,9 +87,9 @@ def _estimated(
 
     def parts(flat: Array) -> tuple[Array, Array, Array]:
         params = {**fixed, **vector.values(flat)}
-        told = {k: jnp.asarray(v) for k, v in params.items()}
+        given = {k: jnp.asarray(v) for k, v in params.items()}
         problem = engine.shared_source(source, params).problem
-        log_prior = log_hyperprior(source, inventory, told)
+        log_prior = log_hyperprior(source, inventory, given)
         return _moving(problem, known), log_prior, vector.log_jacobian(flat)
 
     def slope(direction: Array) -> Array:
@@ -117,20 +117,21 @@ def _moving(problem: sites.Problem, fixed: _Fixed) -> Array:
     return total
 
 
-def _fixed(solved: Solution, kept: Kept) -> _Fixed:
-    posterior: Any = kept.posterior  # a `ProbedPosterior`
+def _fixed(solved: Solution, posterior: Any) -> _Fixed:
+    """What the derivative holds fixed, of a `ProbedPosterior`."""
     gaussian, probes, large = posterior.gaussian, posterior.probes, solved.large
     if large is None:
         raise ValueError("the posterior has its covariances")
     mean = np.asarray(solved.mean, float) - np.asarray(large.prior_mean, float)
-    sizes = [len(tau) for tau in solved.tau]
+    taus, nus = tuple(solved.state.tau), tuple(solved.state.nu)
+    sizes = [len(tau) for tau in taus]
     own = len(gaussian.pattern.rows.values) - sum(sizes)
     slopes: Slopes = gaussian.slopes(mean)
     means = (gaussian.pattern.matrix @ mean)[own:]
     variances = gaussian.margin_variances(probes)[own:]
     cut = (tuple(np.split(x, np.cumsum(sizes)[:-1])) for x in (means, variances, slopes.rows))
     means, variances, rows = cut
-    return _Fixed(tuple(solved.tau), tuple(solved.nu), means, variances, slopes.prior, rows)
+    return _Fixed(taus, nus, means, variances, slopes.prior, rows)
 
 
 def _nowhere(init_sites: Sites, size: int) -> tuple[EvidenceEvaluation, np.ndarray]:
