@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -44,8 +44,8 @@ from bayesrank.infer.hyper.hyperparameters import (
     not_integrated,
 )
 from bayesrank.infer.hyper.mixture import IntegratedEPResult
-from bayesrank.infer.hyper.modes import Mode, find_mode
 from bayesrank.infer.hyper.points import Proposal, Weighted, weigh, whitening_root
+from bayesrank.infer.hyper.search import Search, SearchEnd, check_settings
 from bayesrank.infer.posterior import DensePosterior
 from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.result import GaussianMoments
@@ -151,6 +151,7 @@ class IntegratedEP:
             If EP did not converge at points that count, or the weights cannot be relied on.
         """
         params = dict(params or {})
+        check_settings(num_restarts)
         check_count(num_samples, "num_samples")
         if num_points is not None:
             check_count(num_points, "num_points", 8)
@@ -160,20 +161,13 @@ class IntegratedEP:
         with jax.enable_x64(precise), threadpool_limits(1, user_api="blas"):
             program = self.engine.trace(args, kwargs, params)
             fixed = not_integrated(self.engine, program, params)
-            mode = find_mode(
-                self.engine,
-                program,
-                (args, kwargs),
-                fixed,
-                init=init,
-                num_restarts=num_restarts,
-                rng_key=rng_key,
-                callback=callback,
-            )
-            for name in mode.free.names:
-                if name in mode.start.conditioned_sites:
+            called, start = (args, kwargs), dict(init or {})
+            search = Search(self.engine, program, called, fixed, start, callback, jacobian=True)
+            best, *others = search.modes(search.ends(num_restarts, rng_key))
+            for name in search.free.names:
+                if name in search.result.conditioned_sites:
                     raise Refusal("not_integrated", name).error()
-            survey = _Survey(mode, fixed, args, kwargs)
+            survey = _Survey(search, best, others)
             weighted, components = survey.integrate(num_points)
             result = self._result(survey, weighted, components, seed, num_samples)
         if not result.converged:
@@ -190,13 +184,13 @@ class IntegratedEP:
     ) -> IntegratedEPResult:
         kept = _that_count(weighted.weights)
         weights = weighted.weights[kept] / weighted.weights[kept].sum()
-        free = survey.mode.free
+        start, free = survey.search.result, survey.free
         found = [components[k].solution for k in kept]
         points = {k: np.stack([x.hyperparameters[k] for x in found]) for k in free.names}
         means = np.stack([np.asarray(x.mean, float) for x in found])
         covariances = np.stack([np.asarray(x.covariance, float) for x in found])
         unconverged = sum(not components[k].converged for k in kept)
-        moments = _moments_of(weights, means, covariances, survey.shapes)
+        moments = _moments_of(weights, means, covariances, start.shapes)
         heights = [components[k].evaluation for k in kept]
         return IntegratedEPResult.with_draws(
             num_samples,
@@ -206,16 +200,16 @@ class IntegratedEP:
             shapes=moments.shapes,
             joint_mean=moments.joint_mean,
             posterior=moments.posterior,
-            model=self.engine.model,
-            model_args=survey.args,
-            model_kwargs=survey.kwargs,
-            params=survey.fixed,
+            model=start.model,
+            model_args=start.model_args,
+            model_kwargs=start.model_kwargs,
+            params=free.fixed,
             log_evidence=weighted.log_mean,
             log_evidence_error=weighted.error,
             pareto_k=weighted.pareto_k,
             converged=survey.enough(weighted) and not unconverged,
             num_unconverged=unconverged,
-            marginalized_sites=survey.eliminated,
+            marginalized_sites=start.marginalized_sites,
             effective_points=weighted.effective,
             mode=survey.named,
             weights=weights,
@@ -230,30 +224,22 @@ class IntegratedEP:
 class _Survey:
     """The density of the hyperparameters around its mode, and EP's posteriors there."""
 
-    def __init__(
-        self,
-        mode: Mode,
-        fixed: dict[str, np.ndarray],
-        args: tuple,
-        kwargs: dict[str, Any],
-    ) -> None:
-        self.mode, self.fixed, self.args, self.kwargs = mode, fixed, args, kwargs
-        self.free = mode.free.with_limits(tol=max(mode.free.limits.tol, _POINTS_TOL))
-        self.size = mode.flat.size
-        self.count = mode.num_evaluations + self.size
+    def __init__(self, search: Search, mode: SearchEnd, others: Sequence[SearchEnd] = ()) -> None:
+        self.search, self.top, self.mode = search, mode.evaluation, mode.outcome.x
+        self.free = search.free.with_limits(tol=max(search.free.limits.tol, _POINTS_TOL))
+        self.size = self.mode.size
+        self.count = search.count + self.size
         self.round = 0
-        self.shapes, self.eliminated = mode.start.shapes, mode.start.marginalized_sites
-        self.root = whitening_root(self._gradient, mode.flat, mode.gradient)
-        self.solved = [(np.zeros(self.size), mode.evaluation.sites)]
-        self.others = [_Survey(other, fixed, args, kwargs) for other in mode.others]
+        self.root = whitening_root(self._gradient, self.mode, mode.gradient)
+        self.solved = [(np.zeros(self.size), self.top.sites)]
+        self.others = [_Survey(search, other) for other in others]
 
     def _gradient(self, flat: np.ndarray) -> np.ndarray:
-        start = self.mode.evaluation.sites
-        return self.mode.free.evaluate_with_gradient(flat, start, jacobian=True)[1]
+        return self.search.free.evaluate_with_gradient(flat, self.top.sites, jacobian=True)[1]
 
     def _solve(self, flat: np.ndarray) -> ConditionalPosterior:
         # EP starts from the sites of the nearest point that was solved.
-        white = np.linalg.solve(self.root, flat - self.mode.flat)
+        white = np.linalg.solve(self.root, flat - self.mode)
         start = min(self.solved, key=lambda known: float(np.sum((known[0] - white) ** 2)))[1]
         component = self.free.component(flat, start)
         self.count += 1
@@ -263,22 +249,22 @@ class _Survey:
 
     def proposal(self) -> Proposal:
         """A density that leans as its heights either way along each axis say."""
-        top = float(self.mode.evaluation.objective)
 
         def scale(axis: np.ndarray) -> float:
-            evaluation = self._solve(self.mode.flat + self.root @ axis).evaluation
-            drop = top - float(evaluation.objective) if evaluation.usable else np.inf
+            evaluation = self._solve(self.mode + self.root @ axis).evaluation
+            drop = np.inf
+            if evaluation.usable:
+                drop = float(self.top.objective) - float(evaluation.objective)
             narrowest, widest = 1.0 / _LEANING, _LEANING
             return np.clip(_APART / np.sqrt(2.0 * max(drop, 1e-9)), narrowest, widest)
 
         axes = _APART * np.eye(self.size)
         below, above = (np.array([scale(axis) for axis in sign * axes]) for sign in (-1.0, 1.0))
-        return Proposal(self.mode.flat, self.root, below, above).widened(_COUNTING)
+        return Proposal(self.mode, self.root, below, above).widened(_COUNTING)
 
     def _is_dear(self) -> bool:
-        latents = sum(math.prod(shape) for shape in self.shapes.values())
-        sites = sum(tau.size for tau in self.mode.evaluation.sites[0])
-        return latents > _DEAR["latents"] or sites > _DEAR["sites"]
+        sites = sum(tau.size for tau in self.top.sites[0])
+        return self.search.result.joint_mean.size > _DEAR["latents"] or sites > _DEAR["sites"]
 
     def enough(self, weighted: Weighted) -> bool:
         """Whether the points that count are enough of a round."""
@@ -290,7 +276,7 @@ class _Survey:
         proposals = [survey.proposal() for survey in (self, *self.others)]
         wanted = num_points or (_FEW if self.size <= 4 and self._is_dear() else _POINTS)
         count = self.round = 2 ** int(np.ceil(np.log2(wanted)))
-        latents = sum(math.prod(shape) for shape in self.shapes.values())
+        latents = self.search.result.joint_mean.size
         check_memory(
             8.0 * count * latents**2,
             f"the covariances of {latents:,} latents at {count} values of the hyperparameters",
@@ -315,7 +301,7 @@ class _Survey:
     def shares(self, weighted: Weighted) -> tuple[tuple[float, dict[str, np.ndarray]], ...]:
         """What the points nearest to each other mode weigh, and its hyperparameters."""
         surveys = (self, *self.others)
-        apart = [np.linalg.solve(s.root, (weighted.points - s.mode.flat).T) for s in surveys]
+        apart = [np.linalg.solve(s.root, (weighted.points - s.mode).T) for s in surveys]
         nearest = np.argmin([np.sum(part**2, axis=0) for part in apart], axis=0)
         return tuple(
             (float(weighted.weights[nearest == k].sum()), s.named)
@@ -325,7 +311,7 @@ class _Survey:
     @property
     def named(self) -> dict[str, np.ndarray]:
         """Hyperparameters of the mode by name."""
-        return self.free.named(self.mode.flat)
+        return self.free.named(self.mode)
 
 
 def _moments_of(

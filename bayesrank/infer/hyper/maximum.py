@@ -13,7 +13,6 @@ from jax import Array
 
 from bayesrank._stack import outside
 from bayesrank.infer.ep import EP
-from bayesrank.infer.hyper.modes import apart
 from bayesrank.infer.hyper.search import STEPS, TOLERANCE, Search, SearchEnd, check_settings
 from bayesrank.infer.running import ConvergenceWarning, LearnedParams
 
@@ -170,7 +169,7 @@ def _complaints(maximum: EvidenceMaximum) -> Iterator[tuple[type[Warning], str]]
 
 def _report(search: Search, ends: list[SearchEnd]) -> EvidenceMaximum:
     """What was found at the best of several ends."""
-    end, *others = apart(search, ends)
+    end, *others = search.modes(ends)
     inventory = search.free.inventory
     learned = search.free.named(end.outcome.x)
     edges = search.at_edge(end.outcome.x)

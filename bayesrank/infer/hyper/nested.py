@@ -36,8 +36,8 @@ from bayesrank.infer.hyper.hyperparameters import (
     not_integrated,
 )
 from bayesrank.infer.hyper.mixture import NestedEPResult
-from bayesrank.infer.hyper.modes import find_mode
 from bayesrank.infer.hyper.points import whitening_root
+from bayesrank.infer.hyper.search import Search
 from bayesrank.infer.margins import drawn
 from bayesrank.infer.posterior import DensePosterior
 from bayesrank.infer.result import EPResult, GaussianMoments
@@ -142,26 +142,28 @@ class NestedEP:
             )
             values = jax.vmap(jax.vmap(walk.free.values))(jnp.asarray(points))
             hyperparameters = {k: np.asarray(v) for k, v in values.items()}
-            latents = self._latents(walk, points, draw_key, lambda x: advance(0.7 + 0.3 * x))
+            moments, draws, log_proposals, unconverged = self._latents(
+                walk, points, draw_key, lambda x: advance(0.7 + 0.3 * x)
+            )
         r_hat = largest_r_hat(points)
         result = NestedEPResult(
-            shapes=latents.moments.shapes,
-            joint_mean=latents.moments.joint_mean,
-            posterior=latents.moments.posterior,
+            shapes=moments.shapes,
+            joint_mean=moments.joint_mean,
+            posterior=moments.posterior,
             model=self.engine.model,
             model_args=args,
             model_kwargs=kwargs,
-            params={k: np.asarray(v) for k, v in walk.fixed.items()},
+            params={k: np.asarray(v) for k, v in walk.free.fixed.items()},
             log_evidence=weights.log_evidence,
             log_evidence_error=weights.error,
             pareto_k=weights.k_hat,
-            converged=not divergent and not latents.num_unconverged and r_hat < LARGEST_R_HAT,
+            converged=not divergent and not unconverged and r_hat < LARGEST_R_HAT,
             num_divergent=divergent,
-            num_unconverged=latents.num_unconverged,
+            num_unconverged=unconverged,
             marginalized_sites=walk.start.marginalized_sites,
             hyperparameters=hyperparameters,
-            draws=latents.draws,
-            log_proposals=latents.log_proposals,
+            draws=draws,
+            log_proposals=log_proposals,
         )
         if not result.converged:
             warnings.warn(_complaint(result, r_hat), ConvergenceWarning, stacklevel=outside())
@@ -174,17 +176,16 @@ class NestedEP:
         # Wherever the search ends, the walk starts around it, and says itself whether it is done.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            mode = find_mode(
-                self.engine, program, (args, kwargs), fixed, tol=_SEARCH_TOL, jacobian=False
-            )
-        free, first = mode.free, mode.evaluation.sites
+            search = Search(self.engine, program, (args, kwargs), fixed, tol=_SEARCH_TOL)
+            [mode] = search.ends()
+        free, first, centre = search.free, mode.evaluation.sites, mode.outcome.x
 
         def gradient(point: np.ndarray) -> np.ndarray:
             return free.evaluate_with_gradient(point, first, jacobian=True)[1]
 
-        root = whitening_root(gradient, mode.flat, gradient(mode.flat))
+        root = whitening_root(gradient, centre, gradient(centre))
         walked = free.with_limits(tol=max(self.engine.tol, _WALK_TOL))
-        return _Walk(walked, fixed, mode.flat, root, first, mode.start)
+        return _Walk(walked, centre, root, first, search.result)
 
     def _latents(
         self,
@@ -192,8 +193,12 @@ class NestedEP:
         points: np.ndarray,
         rng_key: Array,
         advance: Callable[[float], None],
-    ) -> _Drawn:
-        """Solve EP at each draw of the hyperparameters, and draw the latents there."""
+    ) -> tuple[GaussianMoments, dict[str, np.ndarray], np.ndarray, int]:
+        """Solve EP at each draw of the hyperparameters, and draw the latents there.
+
+        Returns the moments of the mixture, one draw for each, the logs of the densities that these
+        are from, shape (chains, draws), and at how many EP did not converge.
+        """
         chains, count, _ = points.shape
         free = walk.free.with_limits(tol=self.engine.tol)
         means, draws, logs, spread, unconverged = [], [], [], 0.0, 0
@@ -219,8 +224,7 @@ class NestedEP:
         )
         stacked = np.stack(draws).reshape(chains, count, -1)
         logs = np.array(logs, float).reshape(chains, count)
-        draws = moments.split_sites(stacked)
-        return _Drawn(moments, draws, logs, unconverged)
+        return moments, moments.split_sites(stacked), logs, unconverged
 
 
 def _check_walk(
@@ -234,20 +238,10 @@ def _check_walk(
         raise ValueError(f"target_accept_prob must be between 0 and 1, got {target_accept_prob}")
 
 
-class _Drawn(NamedTuple):
-    """The latents over all draws of the hyperparameters."""
-
-    moments: GaussianMoments  # of the mixture
-    draws: dict[str, np.ndarray]  # one of the latents at each draw, for each site
-    log_proposals: np.ndarray  # logs of the densities that they are from, shape (chains, draws)
-    num_unconverged: int  # at how many draws EP did not converge
-
-
 class _Walk(NamedTuple):
     """The density of the hyperparameters ``centre + root z`` on a white scale ``z``."""
 
     free: Hyperparameters  # the hyperparameters that vary
-    fixed: dict[str, Any]  # values of the others
     centre: np.ndarray  # shapes (d,) and (d, d), on the unconstrained scale
     root: np.ndarray
     sites: Sites  # EP's sites at the centre, where EP starts from

@@ -26,6 +26,9 @@ _REACH = 8.0
 # twentieth of a posterior standard deviation long.
 _NATS = 1e3
 STEPS, TOLERANCE = 200, 1e-6
+# Modes this much lower than the best, in nats, compete with it; a valley between two is so deep,
+# and ends that are nearer than this on the unconstrained scale are one.
+_COMPETES, _VALLEY, _NEAR = 4.0, 0.1, 0.3
 _NOWHERE = "EP does not converge at these hyperparameters"
 
 
@@ -46,13 +49,13 @@ class Search:
         program: Traced,
         called: tuple[tuple, dict[str, Any]],
         params: dict[str, Any],
-        init: dict[str, Any],
-        callback: Callable[[int, float], None] | None,
+        init: dict[str, Any] | None = None,
+        callback: Callable[[int, float], None] | None = None,
         *,
         tol: float = 0.0,
         jacobian: bool = False,
     ) -> None:
-        self.callback, self.jacobian = callback, jacobian
+        self.callback, self.jacobian, init = callback, jacobian, init or {}
         limits = engine.limits._replace(tol=max(engine.tol, tol))
         self.free = Hyperparameters(engine, program, params, limits)
         if not self.free.names:
@@ -81,7 +84,11 @@ class Search:
         self.count, self.best_objective = 0, -np.inf
 
     def ends(
-        self, num_restarts: int, rng_key: Array | None, max_steps: int, tol: float
+        self,
+        num_restarts: int = 0,
+        rng_key: Array | None = None,
+        max_steps: int = STEPS,
+        tol: float = TOLERANCE,
     ) -> list[SearchEnd]:
         """Ends of runs from the first point, and from others spread around it."""
         key = jax.random.key(0) if rng_key is None else rng_key
@@ -153,9 +160,25 @@ class Search:
         outcome = OptimizeResult(summit._asdict())
         return SearchEnd(outcome, *seen[summit.x.tobytes()])
 
-    def best(self, ends: list[SearchEnd]) -> SearchEnd:
-        """The best of several ends."""
-        return max(ends, key=lambda e: (bool(e.evaluation.usable), float(e.evaluation.objective)))
+    def modes(self, ends: list[SearchEnd]) -> list[SearchEnd]:
+        """The best end, and those that compete with it, a valley apart from all before them."""
+        best = max(ends, key=lambda e: (bool(e.evaluation.usable), float(e.evaluation.objective)))
+        found = [best]
+        for end in sorted(ends, key=lambda e: -float(e.evaluation.objective)):
+            least = float(best.evaluation.objective) - _COMPETES
+            if not end.evaluation.usable or float(end.evaluation.objective) < least:
+                continue
+            if end is not best and all(self._is_valley_between(end, other) for other in found):
+                found.append(end)
+        return found
+
+    def _is_valley_between(self, lower: SearchEnd, other: SearchEnd) -> bool:
+        """Whether the objective halfway is below that of the lower end."""
+        if np.linalg.norm(lower.outcome.x - other.outcome.x) < _NEAR:
+            return False
+        middle, _ = self.evaluate(0.5 * (lower.outcome.x + other.outcome.x))
+        level = float(lower.evaluation.objective) - _VALLEY
+        return bool(middle.usable) and float(middle.objective) < level
 
     def at_edge(self, point: np.ndarray) -> dict[str, bool]:
         """Whether hyperparameters stand at the edge of the region searched, by name."""
