@@ -198,11 +198,13 @@ def test_moments_are_those_of_the_components():
 @pytest.mark.slow
 def test_an_engine_lends_its_settings_and_its_code():
     engine = EP(regression, power=0.5)
-    assert IntegratedEP(engine).engine is engine
+    for kind in (IntegratedEP, NestedEP):
+        assert kind(engine).engine is engine
+        assert kind(regression, precision="float32").engine.precision == "float32"
+        with pytest.raises(TypeError, match="model is an EP engine.*power"):
+            kind(engine, power=0.5)
     one, other = (IntegratedEP(engine).run(KEY, Y, num_samples=3) for _ in range(2))
     assert_allclose(one.draws["f"], other.draws["f"])
-    with pytest.raises(TypeError, match="model is an EP engine.*power"):
-        IntegratedEP(engine, power=0.5)
 
 
 def funnel(y):

@@ -279,31 +279,6 @@ def test_roles_of_positive_sites():
     assert set(program.layout.sampled) == {"noise", "width", "spread"}
 
 
-@pytest.mark.slow
-def test_a_vector_that_is_no_effect_needs_a_value():
-    def model(y):
-        ability: Any = numpyro.sample("ability", dist.Normal(0.0, 1.0).expand([4]))
-        discrimination = numpyro.sample("discrimination", dist.LogNormal(0.0, 0.5).expand([4]))
-        numpyro.sample("y", dist.Bernoulli(logits=discrimination * ability), obs=y > 0)
-
-    with pytest.raises(ValueError, match="'discrimination' is a hyperparameter of 4 elements"):
-        read_program(trace(model, (Y,), {}, {}))
-    held = {"discrimination": np.ones(4)}
-    assert "ability" in read_program(trace(model, (Y,), {}, held), held).layout.shapes
-
-
-def test_elements_that_see_two_directions():
-    """The scale of its own prior is another latent's: neither Gaussian nor one direction."""
-
-    def model(y):
-        level = numpyro.sample("level", dist.Normal(0.0, 1.0))
-        effect: Any = numpyro.sample("effect", dist.Laplace(0.0, jnp.exp(level)).expand([4]))
-        numpyro.sample("y", dist.Normal(effect, 1.0), obs=y)
-
-    with pytest.raises(ValueError, match=r"'effect' \(Laplace distribution\) is not Gaussian"):
-        EP(model).run(KEY, Y)
-
-
 def test_a_loop_of_sites_is_run_a_fixed_number_of_times():
     """What reading costs grows with the program's trace, not with its square."""
     runs, sizes = [0], []

@@ -111,19 +111,6 @@ def test_volatility_by_jax_scan_and_by_sums():
     assert_allclose(one.log_evidence, other.log_evidence, atol=1e-7)
 
 
-def test_a_carry_that_is_not_affine_is_refused():
-    def model(y):
-        def step(last: Any, now: Any) -> tuple[Any, None]:
-            x = numpyro.sample("x", dist.Normal(jnp.sin(last), 0.5))
-            numpyro.sample("y", dist.Normal(x, 0.5), obs=now)
-            return x, None
-
-        scan(step, 0.0, y)
-
-    with pytest.raises(ValueError, match="prior mean of latent site 'x' is not an affine"):
-        EP(model).run(KEY, Y)
-
-
 @pytest.mark.slow
 def test_steps_that_are_not_gaussian():
     """The dependence of elements on one another counts in the wide Gaussian, too."""

@@ -16,7 +16,7 @@ from numpy.testing import assert_allclose
 from numpyro import handlers
 from numpyro.contrib.control_flow import scan
 
-from bayesrank.infer import EP, IntegratedEP, NestedEP, maximize_evidence
+from bayesrank.infer import EP, IntegratedEP, maximize_evidence
 from bayesrank.solvers.comparisons.dynamic import DynamicEP
 from bayesrank.solvers.label_ranking import LabelRankingEP
 
@@ -367,13 +367,6 @@ def test_programs_of_every_form_answer_to_changed_data(form):
     assert result.accuracy.is_good
 
 
-def test_reparametrised_programs_are_the_same_posterior():
-    X, y = np.array([[1.0, 0.5], [0.2, -1.0]]), np.array([1.0, 0.3])
-    plain, other = EP(centred).run(KEY, X, y), EP(FORMS["reparam"]).run(KEY, X, y)
-    assert_allclose(plain.log_evidence, other.log_evidence, rtol=1e-9)
-    assert_allclose(plain.mean["m"], other.mean["m"], atol=1e-9)
-
-
 @pytest.mark.parametrize("inside", [True, False])
 def test_a_hyperparameter_that_the_program_substitutes_starts_there(inside):
     def program(y):
@@ -477,14 +470,6 @@ def test_rules_that_jax_wraps_are_told_apart():
     with compilations() as compiled:
         EP(rectified).run(KEY, SECOND)
     assert not compiled
-
-
-def test_a_nested_run_takes_an_engine_and_its_settings():
-    engine = EP(bounded, tol=1e-5)
-    assert NestedEP(engine).engine is engine
-    assert NestedEP(bounded, precision="float32").engine.precision == "float32"
-    with pytest.raises(TypeError, match="leave out"):
-        NestedEP(engine, tol=1e-3)
 
 
 @pytest.mark.slow

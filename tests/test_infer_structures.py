@@ -251,8 +251,6 @@ def test_the_structure_is_found(monkeypatch):
     for program, args in ((smooth_skills, field()[0]), (weighed_features, features_and_pairs()[0])):
         found = EP(program, max_sweeps=4, tol=10.0, precision="float32").run(KEY, *args)
         assert found.structure == "low_rank"
-        with pytest.raises(ValueError, match="use EP.run or maximize_evidence"):
-            EP(program).solve({}, *args)
     # What has no such structure stays dense, however large.
     assert EP(correlated).run(KEY, 60, pairs).structure == "dense"
     assert EP(summed).run(KEY, *seasons()[0]).structure == "dense"
@@ -324,6 +322,8 @@ def test_features_are_the_process_and_enough_rank_leaves_little_to_be_seen():
         jax.eval_shape(lambda x: gp.choose_num_inducing(kernel, x, 1.0), jnp.asarray(X))
     with pytest.raises(ValueError, match="rank is 0"):
         gp.inducing_point_prior(kernel, jnp.asarray(X), 0)
+    with pytest.raises(ValueError, match="rank is 7, and inducing has 5 points; pass rank=5"):
+        gp.inducing_point_prior(kernel, jnp.asarray(X), 7, inducing=jnp.asarray(X[:5]))
     with pytest.raises(ValueError, match=r"such as gp.choose_num_inducing\(kernel, X, precision\)"):
         EP(smooth_skills).run(KEY, *field()[0], rank="auto")
 
