@@ -63,19 +63,17 @@ def read_wins(found: Found) -> Battles:
         problem = f"item {name!r} is compared with itself"
         raise found.table.error(problem, "remove the row", second, itself)
     named = {side.name.lower() for pair in all_sides(found.table) for side in pair}
-    for name in (name for name in first.values if name.lower() in named):
-        fix = f"write the item in its place, or leave out {second.name!r} with --ignore"
-        problem = f"{name!r} is the name of a column"
-        raise found.table.error(problem, fix, first, first.holds(name))
+    fix = f"write the item in its place, or leave out {second.name!r} with --ignore"
+    called = "is the name of a column"
+    found.table.refuse(first, lambda name: name.lower() in named, called, fix)
     outcome = np.full(len(itself), WIN, np.int8)
     beside = None if "tie" in found.columns else found.table.column("result", "outcome")
     for column in filter(None, (first, second, beside)):
-        for cell in (cell for cell in column.values if cell.lower() in cells.TIED):
-            other = f"leave it out with --ignore {column.name}"
-            other = other if column is beside else "correct the name"
-            fix = f"mark ties by 1 in a column tie, or {other}"
-            problem = f"{cell!r} may say that the two were equal"
-            raise found.table.error(problem, fix, column, column.holds(cell))
+        other = f"leave it out with --ignore {column.name}"
+        other = other if column is beside else "correct the name"
+        fix = f"mark ties by 1 in a column tie, or {other}"
+        equal = "may say that the two were equal"
+        found.table.refuse(column, lambda cell: cell.lower() in cells.TIED, equal, fix)
     if "tie" in found.columns:
         outcome[cells.truth(found.table, found.columns["tie"])] = TIE
     return Battles(found, first, second, outcome)
@@ -117,12 +115,10 @@ def read_sides(found: Found, chosen: ColumnNames) -> Battles:
 def _refuse_not_played(table: Table) -> None:
     """Refuse games of which a column says that they have no result yet."""
     status = table.column("status", "state", "matchstatus", "gamestatus")
-    if status is None:
-        return
-    for cell in (cell for cell in status.values if cell.lower() in _NOT_PLAYED):
-        problem = f"{cell!r} says that there is no result"
+    if status is not None:
         fix = f"remove such rows, or use them with --ignore {status.name}"
-        raise table.error(problem, fix, status, status.holds(cell))
+        problem = "says that there is no result"
+        table.refuse(status, lambda cell: cell.lower() in _NOT_PLAYED, problem, fix)
 
 
 def _itself(first: Column, second: Column) -> NDArray[np.bool_]:
@@ -195,11 +191,9 @@ def _refuse_turned_points(found: Found, column: Column, chosen: ColumnNames) -> 
     first, second = found.columns["first"], found.columns["second"]
     header = found.table.header
     turned = header.index(first.name) > header.index(second.name) and "first" not in chosen.named
-    points = [cell for cell in column.values if holds_points(cell)]
-    if turned and points and "white" not in first.name.lower():
+    if turned and "white" not in first.name.lower():
         fix = f"say whose come first, as in --first {second.name} --second {first.name}"
-        problem = f"{points[0]!r} may be the points of either first"
-        raise found.table.error(problem, fix, column, column.holds(points[0]))
+        found.table.refuse(column, holds_points, "may be the points of either first", fix)
 
 
 def _by_codes(found: Found, column: Column, codes: tuple[str, ...]) -> NDArray[np.int64]:
@@ -209,10 +203,8 @@ def _by_codes(found: Found, column: Column, codes: tuple[str, ...]) -> NDArray[n
         for outcome, alike in zip((WIN, LOSS, TIE), codes, strict=False)
         for code in alike.split("|")
     }
-    for cell in column.values:
-        if cell.lower() not in meaning:
-            fix = "name it with --outcome-codes FIRST,SECOND,TIE, or remove the row"
-            raise found.table.error(f"{cell!r} is not a code", fix, column, column.holds(cell))
+    fix = "name it with --outcome-codes FIRST,SECOND,TIE, or remove the row"
+    found.table.refuse(column, lambda cell: cell.lower() not in meaning, "is not a code", fix)
     return np.array([meaning[cell.lower()] for cell in column.values])[column.codes]
 
 

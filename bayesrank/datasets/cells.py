@@ -133,10 +133,8 @@ def whole(
 
 def truth(table: Table, column: Column) -> NDArray[np.bool_]:
     """Whether each row says yes, shape (K,)."""
-    for cell in column.values:
-        if cell.lower() not in TRUTH:
-            fix = "write 1 for a tie" if column.name.lower() != "neutral" else "write 1 for yes"
-            raise table.error(f"{cell!r} is neither 0 nor 1", fix, column, column.holds(cell))
+    fix = "write 1 for a tie" if column.name.lower() != "neutral" else "write 1 for yes"
+    table.refuse(column, lambda cell: cell.lower() not in TRUTH, "is neither 0 nor 1", fix)
     return np.array([TRUTH[cell.lower()] for cell in column.values])[column.codes]
 
 

@@ -247,10 +247,7 @@ def _numbered(
     """Numbers of the items of each row, and their names in the order of first appearance."""
     for column in sides:
         cells.refuse_nothing(table, column, known.names if known else ())
-        listed = next((n for n in column.values if n.startswith(('["', "['", "[["))), None)
-        if listed is not None:
-            problem, fix = f"{cells.quoted(listed)} is a list", "write one item a cell"
-            raise table.error(problem, fix, column, column.holds(listed))
+        table.refuse(column, _is_list, "is a list", "write one item a cell")
     names = (
         known.names if known is not None else dict.fromkeys((*sides[0].values, *sides[1].values))
     )
@@ -270,6 +267,10 @@ def _numbered(
         numbers[:, side] = place[places[side]][column.codes]
     texts = list(index)
     return numbers, tuple(texts[i] for i in order)
+
+
+def _is_list(cell: str) -> bool:
+    return cell.startswith(('["', "['", "[["))
 
 
 def _from_order_cells(found: Found, known: Items | None, chosen: ColumnNames) -> ComparisonData:

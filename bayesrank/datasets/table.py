@@ -79,6 +79,11 @@ class Table:
         label = None if column is None else column.name
         return DataError(self.path, problem, fix, row=row, column=label)
 
+    def refuse(self, column: Column, wrong: Callable[[str], bool], problem: str, fix: str) -> None:
+        """Refuse the first cell of a column that is wrong; `problem` goes on behind the cell."""
+        for cell in filter(wrong, column.values):
+            raise self.error(f"{quoted(cell)} {problem}", fix, column, column.holds(cell))
+
     def kept(self, rows: NDArray[Any]) -> "Table":
         """Some of the rows, by a mask or their numbers, and of the cells those that they hold."""
         columns = tuple(column.kept(rows) for column in self.columns)
