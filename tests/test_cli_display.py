@@ -188,6 +188,15 @@ def test_a_choice_is_one_piece_of_evidence():
     assert counts(read_comparisons(pd.DataFrame(rows))) == "3 items, 2 orders"
 
 
+@pytest.mark.parametrize(
+    ("tied", "said"), [(4, "9 comparisons (4 ties)"), (0.5, "2 comparisons (1 tie)")]
+)
+def test_whole_weights_say_how_often_a_comparison_came(tied, said):
+    rows = {"winner": "ab", "loser": "ba", "tie": [False, True], "weight": [5, tied]}
+    rows = {name: list(values) for name, values in rows.items()}
+    assert counts(read_comparisons(pd.DataFrame(rows))) == f"2 items, {said}"
+
+
 def test_one_of_a_thing_is_said_in_the_singular():
     draws = np.random.default_rng(0).standard_normal((4000, 2)) + [0.85, -0.85]
     summary = summarize(draws, list("ab"))

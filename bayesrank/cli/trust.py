@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from bayesrank.cli.words import Params, is_log, win_chance
+from bayesrank.cli.words import Params, is_log, times, win_chance
 from bayesrank.datasets import ComparisonData
 from bayesrank.ranking import RankSummary
 
@@ -133,12 +133,12 @@ def _by_weights(found: "ImportanceCheck") -> CheckStatus:
 
 
 def _ties(data: ComparisonData) -> tuple[CheckStatus, str]:
-    tied = int(data.tied.sum())
+    tied, every = times(data, data.tied), times(data)
     if data.orders is not None:
         return "n/a", "items side by side in an order are not compared"
     if not tied:
         return "n/a", "none in the data"
-    return "ok", f"{tied:,} in {len(data.tied):,} comparisons, modelled as a third outcome"
+    return "ok", f"{tied:,} in {every:,} comparisons, modelled as a third outcome"
 
 
 def _position(data: ComparisonData) -> tuple[CheckStatus, str]:

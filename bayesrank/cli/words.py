@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from bayesrank._names import count_of, shown
@@ -168,7 +169,7 @@ def counts(data: ComparisonData) -> str:
     """How much there is of everything."""
     parts = [count_of(data.num_items, "item"), count_of(*observations(data))]
     if data.tied.any():
-        parts[-1] += f" ({count_of(int(data.tied.sum()), 'tie')})"
+        parts[-1] += f" ({count_of(times(data, data.tied), 'tie')})"
     if data.features is not None:
         parts.append(count_of(len(data.feature_names), "feature"))
     return ", ".join(parts)
@@ -177,10 +178,18 @@ def counts(data: ComparisonData) -> str:
 def observations(data: ComparisonData) -> tuple[int, str]:
     """How many pieces of evidence there are, and what one is: a choice is an order, too."""
     if data.orders is None:
-        return data.num_comparisons, "comparison"
+        return times(data), "comparison"
     number, groups = int(data.orders.counts.sum()), data.orders.groups
     one_of_many = all(len(each) == 2 and len(each[0]) == 1 < len(each[1]) for each in groups)
     return number, "choice" if one_of_many else "order"
+
+
+def times(data: ComparisonData, rows: NDArray[np.bool_] | None = None) -> int:
+    """How often comparisons (those of `rows`) came; broken weights do not say how often."""
+    rows = np.ones(data.num_comparisons, bool) if rows is None else rows
+    if data.weights is None or (data.weights % 1 != 0).any():
+        return int(rows.sum())
+    return int(data.weights[rows].sum())
 
 
 def unit(params: Params) -> str:
