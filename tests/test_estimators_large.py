@@ -13,7 +13,7 @@ import pytest
 from bayesrank import PairwiseRanker, PreferenceGP
 from bayesrank.cli import main
 from bayesrank.infer import EP
-from bayesrank.infer.state import posterior_from, posterior_state
+from bayesrank.infer.posterior import posterior_from, posterior_state
 from bayesrank.models import preference_gp, thurstone
 from bayesrank.solvers.comparisons.skills import with_new_items
 

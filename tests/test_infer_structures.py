@@ -46,7 +46,7 @@ from bayesrank.infer import (
 )
 from bayesrank.infer.gaussian.sparse import NotPositiveError
 from bayesrank.infer.hyper.estimated import EstimatedEvidence
-from bayesrank.infer.state import posterior_state
+from bayesrank.infer.posterior import posterior_state
 from bayesrank.models import thurstone
 
 positive = dist.constraints.positive

@@ -315,9 +315,10 @@ class EP:
             # What was learned is free, as in the search for it, whose code then serves here.
             given = {k: v for k, v in params.items() if sources[k] != BY_EVIDENCE}
             program = self.trace(args, kwargs, given)
-            result = self.run_traced(
-                program, params, rng_key, args, kwargs, num_samples, sources, callback
-            )
+            watched = callback is not None
+            with _CALLBACK.passing_to(callback) if watched else nullcontext():
+                found = self.solve_traced(program, params, watched=watched)
+            result = self.result_of(found, program, rng_key, args, kwargs, num_samples, sources)
         warn_of(result, tol=self.tol, structure=self.structure)
         return result
 
@@ -325,22 +326,6 @@ class EP:
         """Run the program once, and keep what it computes, see `bayesrank.infer.reader.traced`."""
         with ONE_AT_A_TIME:
             return trace(self.model, args, kwargs, params, keep_arguments=self.reads_arguments)
-
-    def run_traced(
-        self,
-        program: Traced,
-        params: Mapping[str, Any],
-        rng_key: Array,
-        args: tuple,
-        kwargs: Mapping[str, Any],
-        num_samples: int = 1,
-        sources: Mapping[str, str] | None = None,
-        callback: Callable[[int, float], None] | None = None,
-    ) -> EPResult:
-        """`run` of a program that was traced; `args` and `kwargs` are for the result to keep."""
-        with nullcontext() if callback is None else _CALLBACK.passing_to(callback):
-            found = self.solve_traced(program, params, watched=callback is not None)
-        return self.result_of(found, program, rng_key, args, kwargs, num_samples, sources)
 
     def result_of(
         self,

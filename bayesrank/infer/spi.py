@@ -9,6 +9,8 @@ from bayesrank.infer.gaussian.rows import Rows as Rows
 from bayesrank.infer.hyper.hyperparameters import inventory_of as inventory_of
 from bayesrank.infer.hyper.mixture import MixtureResult as MixtureResult
 from bayesrank.infer.posterior import DensePosterior as DensePosterior
+from bayesrank.infer.posterior import posterior_from as posterior_from
+from bayesrank.infer.posterior import posterior_state as posterior_state
 from bayesrank.infer.quadrature import tilted_moments as tilted_moments
 from bayesrank.infer.reader.inventory import take_inventory as take_inventory
 from bayesrank.infer.reader.precision import as_working_dtype as as_working_dtype
@@ -30,8 +32,6 @@ from bayesrank.infer.sites import log_sites as log_sites
 from bayesrank.infer.sites import match as match
 from bayesrank.infer.sites import next_damping as next_damping
 from bayesrank.infer.sites import propose as propose
-from bayesrank.infer.state import posterior_from as posterior_from
-from bayesrank.infer.state import posterior_state as posterior_state
 from bayesrank.infer.whitening.accuracy import ImportanceCheck as ImportanceCheck
 from bayesrank.infer.whitening.importance import Importance as Importance
 from bayesrank.infer.whitening.importance import importance_sampler as importance_sampler

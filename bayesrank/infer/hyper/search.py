@@ -76,7 +76,8 @@ class Search:
         if jacobian and self.free.keeps_covariances:
             self.result = self.free.first_result(self.first, *called)
         else:
-            self.result = engine.run_traced(program, start, jax.random.key(0), *called)
+            found = engine.solve_traced(program, start)
+            self.result = engine.result_of(found, program, jax.random.key(0), *called)
         warn_of(self.result, tol=engine.tol, structure=engine.structure)
         if self.result.posterior.has_slopes and not jacobian:
             self.free = EstimatedEvidence(engine, program, params)
