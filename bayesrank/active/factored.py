@@ -11,8 +11,6 @@ their bounds, until no bound is above the best score. This proves that no other 
 although it never scored most pairs.
 """
 
-from __future__ import annotations
-
 import heapq
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """How noisy each judge is: as given, or as learned from the answers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from numbers import Real

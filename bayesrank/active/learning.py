@@ -1,7 +1,5 @@
 """What is believed of the skills after the answers of a history, and when to learn its scales."""
 
-from __future__ import annotations
-
 import datetime
 import math
 import warnings

@@ -4,8 +4,6 @@ A loop says which pair of items to compare next, and takes the answer. Its journ
 knows of the answers: opening it again, with the same items, gives the same loop.
 """
 
-from __future__ import annotations
-
 import operator
 import os
 import reprlib

@@ -1,7 +1,5 @@
 """Which items a journal is about: those that it was begun with, and those added since."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Hashable, Sequence
 

@@ -5,8 +5,6 @@ with rows that do not count. For a Gaussian process without a graph, the evidenc
 that were never compared.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 

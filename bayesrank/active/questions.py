@@ -1,7 +1,5 @@
 """Which pairs are scored for the next question, by what, and which is chosen."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterator, Sequence
 from numbers import Integral
 from typing import Any, NamedTuple

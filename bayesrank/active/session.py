@@ -1,7 +1,5 @@
 """What is known after the answers so far: everything follows from the records of a log."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from collections.abc import Callable, Hashable

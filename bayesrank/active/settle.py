@@ -17,8 +17,6 @@ Learning. If there are more answers than items, their sites are first gathered o
 matrices are n x n.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from functools import cache

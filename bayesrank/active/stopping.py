@@ -1,7 +1,5 @@
 """When to stop asking: little left to learn, or the top settled."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import NamedTuple

@@ -6,8 +6,6 @@ References
 .. [2] Luce, R. D. (1959). Individual choice behavior. Wiley.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """`ArenaRanker`: skills from a log of comparisons, with its judges, positions and categories."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Self
 

@@ -1,7 +1,5 @@
 """What estimators over one program share: the engine, its result, and reading features."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal

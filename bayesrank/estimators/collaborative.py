@@ -1,7 +1,5 @@
 """`CollaborativeOrdinalGP` and `CollaborativeGP`: ratings of many users, who share a prior."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Self

@@ -1,7 +1,5 @@
 """What the collaborative estimators share: ids, recommendations, new users and items, ArviZ."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from copy import copy
 from typing import Any, Literal, NamedTuple, Self

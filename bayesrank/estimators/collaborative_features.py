@@ -1,7 +1,5 @@
 """Features of items: tables by item id, and the base kernels that they give."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Comparisons of named items as `ComparisonData`, from tables of any library, arrays and lists."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`ConeRank`: a cone of feature differences, and the score that it makes."""
 
-from __future__ import annotations
-
 import warnings
 from numbers import Real
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """What decides comparisons beside skill: position, ties and judges, in numbers and in sentences."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

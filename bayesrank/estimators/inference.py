@@ -1,7 +1,5 @@
 """How an estimator of one program infers: hyperparameters given, learned or averaged over."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Forecasts of label ranking: utilities and performances of new examples under a posterior."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax

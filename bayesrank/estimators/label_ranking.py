@@ -1,7 +1,5 @@
 """`LabelRanker`: rankings and relevant sets of labels, from features."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal, Self
 

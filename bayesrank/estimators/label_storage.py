@@ -1,7 +1,5 @@
 """A fitted `LabelRanker` in a file: what forecasts need, without pickled code."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 import numpy as np

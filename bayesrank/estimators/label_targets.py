@@ -1,7 +1,5 @@
 """Rankings and relevant sets of labels by name, read into the numbers of the program."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from numbers import Real
 from typing import Any, NamedTuple, cast

@@ -1,7 +1,5 @@
 """`LambdaRank`: scores learned along a field of lambda."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """`LinkLearn`: a search engine whose term weights are learned from links."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any, Literal, Self

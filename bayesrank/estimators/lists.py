@@ -1,7 +1,5 @@
 """What estimators of lists of items with features, grouped by query, share."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 import numpy as np

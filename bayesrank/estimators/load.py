@@ -1,7 +1,5 @@
 """`load_ranker`: any ranker of named items, of the class that its file names."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from bayesrank._states import read_state

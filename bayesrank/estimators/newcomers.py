@@ -1,7 +1,5 @@
 """Items that were not compared, by their features, beside those that were."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

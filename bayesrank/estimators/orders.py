@@ -1,7 +1,5 @@
 """`OrderRanker`: skills of named items, from orders, top-k lists and choices."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Literal, Self, overload
 

@@ -1,7 +1,5 @@
 """`OrdinalGP`: levels of items from their features."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 from numbers import Real

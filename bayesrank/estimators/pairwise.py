@@ -1,7 +1,5 @@
 """`PairwiseRanker`: skills of named items, from comparisons."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal, Self, overload
 

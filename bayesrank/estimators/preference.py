@@ -1,7 +1,5 @@
 """`PreferenceGP`: skills of items with features, from comparisons."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Any, Literal, Self, overload

@@ -1,7 +1,5 @@
 """`RankRLS`: scores from grades that compare within a query, by regularised least squares."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, overload
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What rankers share: the fit, the ranking, chances of comparisons, questions, and files."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What estimators share that files store: `save` and `load`, without pickled code."""
 
-from __future__ import annotations
-
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Self

@@ -3,8 +3,6 @@
 scikit-learn's own suppose labels in sorted order; these go by an estimator's ``classes_``.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ EP runs every program; skills that move are chains in time; a log of which the s
 averaged over goes by the solver for logs, `bayesrank.solvers.comparisons.fit_arena`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 

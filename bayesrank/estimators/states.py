@@ -1,7 +1,5 @@
 """A fitted ranker in a file: its options, its names and its posterior, without pickled code."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import fields

@@ -1,7 +1,5 @@
 """When comparisons were: numbers or dates, on the scale of the program's prior."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, NamedTuple
 

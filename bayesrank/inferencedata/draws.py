@@ -1,7 +1,5 @@
 """Draws of estimators that run no program at the end, for ArviZ, with their labels."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """An engine of one program, whose prior and posterior a solver keeps in a form of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 

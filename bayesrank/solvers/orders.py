@@ -1,7 +1,5 @@
 """EP on programs of orders, whose result holds the skills alone."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The file of a journal: opened and locked, written whole, synced, and watched for other hands."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

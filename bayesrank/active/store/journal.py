@@ -18,8 +18,6 @@ One process at a time: the file is locked (``flock``) while it is open, and a se
 Threads of that process take turns.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 import weakref

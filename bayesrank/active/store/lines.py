@@ -1,7 +1,5 @@
 """What stands in a journal: sealed lines, and how they are read; see `bayesrank.active.store`."""
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Mapping

@@ -8,8 +8,6 @@ steps then come before the next proposal (Henderson and Varadhan, 2019, Journal 
 Graphical Statistics 28, 834-846).
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -5,8 +5,6 @@ zero, so no other mask is needed. The cuts between blocks make the padded work, 
 smallest. Compiling a block takes some seconds: a further block must save more than that.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a person hands to EM: checks, with one clear message each, and the order of the items."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from numbers import Real

@@ -5,8 +5,6 @@ The sums of :math:`\hat f_j` and of :math:`\hat\Sigma_j + (\hat f_j - h)(\hat f_
 :math:`\sum_j P_j' (a_j a_j' - G_j) P_j`. No user needs a matrix of size m x m.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -8,8 +8,6 @@ is :math:`\Sigma = A \Sigma_{CC} A' + \mathrm{diag}(0, D)`. The M-step factorise
 core's size only. ``docs/systems/collaborative.md`` derives how it learns the scales.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax

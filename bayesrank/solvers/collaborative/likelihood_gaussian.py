@@ -1,7 +1,5 @@
 """Numbers: a user's function, stretched about the mean of all numbers, and normal noise."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax

@@ -1,7 +1,5 @@
 """Levels: which of the intervals between a user's thresholds the function plus noise is in."""
 
-from __future__ import annotations
-
 from numbers import Integral
 from typing import Any, ClassVar, NamedTuple
 

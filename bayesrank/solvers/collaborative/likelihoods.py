@@ -10,8 +10,6 @@ Thresholds have mean zero, and users' shared noise of levels is one: ``f`` carri
 A user's ``theta`` is the shared one plus normal deviations, as in `bayesrank.models.collaborative`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 

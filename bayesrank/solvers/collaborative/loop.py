@@ -1,7 +1,5 @@
 """EM on its way: the compiled steps, the state between them, and the objective so far."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

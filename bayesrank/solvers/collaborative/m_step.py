@@ -5,8 +5,6 @@ are (3) of Yu, Yu and Tresp (2005), Collaborative ordinal regression, NIPS Works
 Rank. If only the core of the items has a learned kernel, the mean is still that of all items.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import jax.numpy as jnp

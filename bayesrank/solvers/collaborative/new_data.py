@@ -9,8 +9,6 @@ items, :math:`w = K^{-1} k(X, x)` and :math:`\epsilon \sim N(0, k(x, x) - w' k(X
 which extends mean and kernel of the known items to all of them.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Newton's method for a few numbers, safe where the objective is not concave."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import jax

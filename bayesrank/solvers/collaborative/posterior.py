@@ -13,8 +13,6 @@ A precision may be zero, since
 :math:`G_j = T_j^{1/2} (I + T_j^{1/2} \Sigma_{jj} T_j^{1/2})^{-1} T_j^{1/2}`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Users' functions, and predictions of their ratings, from the shared prior and users' sites."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from typing import Any

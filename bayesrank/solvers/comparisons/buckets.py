@@ -5,8 +5,6 @@ the next size, and items that nobody compared come behind those that there are. 
 the skills is the same.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A log of comparisons with equal rows counted once."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """EP on `bayesrank.models.dynamic_thurstone` with chains in place of a joint covariance."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax.numpy as jnp

@@ -4,8 +4,6 @@ The fit is one Gaussian; the delta method makes reliabilities and the tie width 
 logarithms of both, margins are normal. Quadrature averages over these logarithms.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ the position (1). A judge's local latents are its order bias and, if its uncerta
 change of its log reliability.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse

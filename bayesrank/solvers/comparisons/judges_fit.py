@@ -1,7 +1,5 @@
 """EM for a log of comparisons: EP over skills and biases, the evidence for the rest."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The Gaussian posterior of a log: judges' own latents are eliminated, the rest is dense."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Reliabilities and scales by EP's evidence, at fixed cavities (the M-step)."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """The fit of a log: moments of everything, with the uncertainty of reliabilities and tie width."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Probit outcomes with a tie width, integrated over normal margins, and their derivatives."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

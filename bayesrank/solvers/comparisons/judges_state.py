@@ -1,7 +1,5 @@
 """What the fit of a log knows at any moment: scales, reliabilities, sites and latents."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ A margin is a sum of few latents (`bayesrank.solvers.comparisons.terms`), so it 
 part of the posterior. The likelihood averages over it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple

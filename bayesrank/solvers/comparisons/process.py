@@ -1,7 +1,5 @@
 """Processes of `bayesrank.models.dynamic` as Markov chains: how a state moves from time to time."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

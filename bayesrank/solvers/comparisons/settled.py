@@ -1,7 +1,5 @@
 """Whether the data of a log settle its scales, or these have to be averaged over."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -10,8 +10,6 @@ If items with features are too many for a covariance matrix, the prior has low r
 (`bayesrank.gp.inducing_point_prior`). So has what new items share with the posterior.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from functools import partial

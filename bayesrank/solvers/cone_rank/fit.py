@@ -5,8 +5,6 @@ and weights w_j on the simplex: the paper's relaxation (18). In its original for
 the length of the bound. A difference's weights are not negative there, with a sum in a range.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

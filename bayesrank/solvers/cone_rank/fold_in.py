@@ -8,8 +8,6 @@ it does not stop at the minimum, which lies some 14% lower on average. The proje
 simplex, and the exponentiated gradient, reach it.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls

@@ -3,8 +3,6 @@
 They are from Tran, T. and Pham, D.-S. ConeRANK: ranking as learning generalized inequalities.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

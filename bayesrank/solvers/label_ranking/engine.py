@@ -1,7 +1,5 @@
 """EP on `bayesrank.models.label_ranking` with performances eliminated example by example."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax.numpy as jnp

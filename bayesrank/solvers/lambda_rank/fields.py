@@ -20,8 +20,6 @@ References
    for ranking metric optimization. CIKM.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """A field frozen at given scores: pairs with weights for `weighted_preferences`."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

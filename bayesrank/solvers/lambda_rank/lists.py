@@ -1,7 +1,5 @@
 """Lists padded to a few lengths, and a field over all of them at once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple

@@ -6,8 +6,6 @@ see what the jumps add around a loop. So this tests the Jacobian and the circula
 integrated piece by piece between the places where scores cross.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any

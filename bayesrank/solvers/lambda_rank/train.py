@@ -1,7 +1,5 @@
 """Training along a field: linear scores and a small network by Adam, trees by LightGBM."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from typing import Any

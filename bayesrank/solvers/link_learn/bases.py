@@ -5,8 +5,6 @@ To first order in :math:`\theta` a similarity is :math:`g (s_0 + \sum_b \theta_b
 :math:`s_0` is BM25's, and :math:`s_b` is the same sum with each term's weight times :math:`\phi_b`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

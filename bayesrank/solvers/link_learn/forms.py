@@ -19,8 +19,6 @@ References
    Workshop on Learning to Rank. Equation (3).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 

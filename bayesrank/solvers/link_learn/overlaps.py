@@ -1,7 +1,5 @@
 """Terms that pairs of texts have in common: all that their similarity depends on."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

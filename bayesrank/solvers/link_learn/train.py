@@ -12,8 +12,6 @@ training holds out some of the linked documents as queries, whose relevant docum
 them. It stops when average precision on these no longer rises.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple

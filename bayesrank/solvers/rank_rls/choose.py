@@ -1,7 +1,5 @@
 """The regularisation constant: by the evidence of the contrasts, or by holding lists out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

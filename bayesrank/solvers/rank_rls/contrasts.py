@@ -1,7 +1,5 @@
 """Within-query contrasts: what comparing the items of one list, and of no two, can see."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 

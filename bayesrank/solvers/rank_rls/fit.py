@@ -1,7 +1,5 @@
 """From data to a fitted RankRLS: which system to set up, which constant, how to predict."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass, field
 from typing import Any

@@ -10,8 +10,6 @@ an inverse, two by two. The list has the weight of n - 2 rows, as training again
 pairs of the list thus share one inverse of the size of the list.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

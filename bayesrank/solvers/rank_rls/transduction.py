@@ -13,8 +13,6 @@ The paper (Pahikkala, Suominen, Boberg and Salakoski, Transductive ranking via p
 least-squares) prints a half in the definition of its R by mistake; here the two matrices agree.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
