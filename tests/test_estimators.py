@@ -15,9 +15,7 @@ from scipy.integrate import quad
 from scipy.special import expit
 from scipy.stats import norm
 from sklearn.base import clone
-from sklearn.utils import estimator_checks
 
-import bayesrank
 from bayesrank import PreferenceGP
 from bayesrank.active import Beliefs, bald
 from bayesrank.estimators import skills
@@ -251,22 +249,6 @@ def test_units_of_features_do_not_matter_unless_asked(data, fitted):
 
 
 # ---------------------------------------------------------------- scikit-learn's manners
-
-
-@pytest.mark.parametrize(
-    "check",
-    [
-        estimator_checks.check_no_attributes_set_in_init,
-        estimator_checks.check_get_params_invariance,
-        estimator_checks.check_set_params,
-        estimator_checks.check_parameters_default_constructible,
-    ],
-    ids=lambda check: check.__name__,
-)
-def test_scikit_learn_checks(check):
-    estimator = PreferenceGP()
-    check("PreferenceGP", estimator)
-    assert bayesrank.PreferenceGP is type(estimator)
 
 
 def test_pickle_and_copy_keep_the_fit(fitted):

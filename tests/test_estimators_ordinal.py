@@ -14,9 +14,7 @@ from numpyro.infer.util import log_density
 from scipy import stats
 from scipy.integrate import quad
 from sklearn.base import clone
-from sklearn.utils import estimator_checks
 
-import bayesrank
 from bayesrank import OrdinalGP
 from bayesrank.estimators import absolute_error_score, log_score
 from bayesrank.infer import IntegratedEP, compiled
@@ -202,21 +200,6 @@ def test_a_clone_compiles_nothing(data, learned, monkeypatch):
 def test_copies_and_pickles_keep_the_fit(data, fixed):
     for other in (copy.deepcopy(fixed), pickle.loads(pickle.dumps(fixed))):
         np.testing.assert_array_equal(other.predict_proba(data[0]), fixed.predict_proba(data[0]))
-
-
-@pytest.mark.parametrize(
-    "check",
-    [
-        estimator_checks.check_no_attributes_set_in_init,
-        estimator_checks.check_get_params_invariance,
-        estimator_checks.check_set_params,
-        estimator_checks.check_parameters_default_constructible,
-    ],
-    ids=lambda check: check.__name__,
-)
-def test_scikit_learn_checks(check):
-    check("OrdinalGP", OrdinalGP())
-    assert bayesrank.OrdinalGP is OrdinalGP
 
 
 @pytest.mark.slow

@@ -1,10 +1,11 @@
-"""Every public estimator and learner says that it was not fitted, whatever it is asked."""
+"""Every public estimator and learner keeps scikit-learn's manners, before it is fitted, too."""
 
 import inspect
 
 import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
+from sklearn.utils import estimator_checks
 
 import bayesrank
 from bayesrank import online
@@ -61,6 +62,17 @@ def choices(kind):
 def test_options_name_their_choices(kind):
     named = ("ScaleChoice", "Outcome", "Unknown")  # which are literals
     assert [n for n, said in choices(kind) if "Literal" not in said and said not in named] == []
+
+
+@pytest.mark.parametrize("kind", [k for k in KINDS if hasattr(bayesrank, k.__name__)])
+def test_options_are_kept_as_they_are_given(kind):
+    for check in (
+        estimator_checks.check_no_attributes_set_in_init,
+        estimator_checks.check_get_params_invariance,
+        estimator_checks.check_set_params,
+        estimator_checks.check_parameters_default_constructible,
+    ):
+        check(kind.__name__, kind())
 
 
 def test_the_package_shows_public_names_alone():
