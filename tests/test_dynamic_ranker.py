@@ -13,7 +13,7 @@ from bayesrank import PairwiseRanker, PreferenceGP
 from bayesrank.cli.app import cli
 from bayesrank.datasets import DataError, read_comparisons
 from bayesrank.estimators.times import read_times
-from bayesrank.solvers.comparisons.dynamic import check_memory
+from bayesrank.solvers.comparisons.dynamic import check_room
 
 NAMES = np.array(["ann", "bob", "cy", "dee"], object)
 RNG = np.random.default_rng(0)
@@ -141,7 +141,7 @@ def test_predictions_that_make_no_sense_are_refused(ranker):
 
 def test_more_than_fits_is_refused_with_its_size_and_fix():
     with pytest.raises(ValueError, match="TiB of memory, .* fit fewer items"):
-        check_memory(1_000_000, 10, "walk")
+        check_room(1_000_000, 10, "walk")
 
 
 @pytest.mark.slow

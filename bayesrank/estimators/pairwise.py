@@ -22,7 +22,7 @@ from bayesrank.estimators.skills import fit_skills
 from bayesrank.estimators.times import TimeRange, read_times
 from bayesrank.models.dynamic import PROCESSES, Process
 from bayesrank.solvers.comparisons import Asked
-from bayesrank.solvers.comparisons.dynamic import check_memory
+from bayesrank.solvers.comparisons.dynamic import check_room
 from bayesrank.solvers.comparisons.posterior import chances_by, moments_of
 from bayesrank.solvers.comparisons.skills import Independent, Moving, Skills, at_later_times
 from bayesrank.solvers.comparisons.terms import MarginRows
@@ -388,7 +388,7 @@ def _moving(process: Any, data: ComparisonData) -> tuple[TimeRange, Moving]:
             f"PairwiseRanker(time={process!r}) has to know when each comparison was; pass time to "
             "fit, or a column time"
         )
-    check_memory(data.num_items, data.num_comparisons, process)
+    check_room(data.num_items, data.num_comparisons, process)
     times, dates = read_times(data.times, "time")
     span = TimeRange(float(times.min()), float(times.max()), dates)
     distinct, period = np.unique(span.scaled(times), return_inverse=True)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from bayesrank._memory import available, size_of
+from bayesrank._memory import check_memory
 from bayesrank.infer.spi import Program, read_program, trace
 from bayesrank.models import dynamic_thurstone, thurstone
 from bayesrank.solvers._engine import OwnPriorEP
@@ -91,14 +91,9 @@ def _visits(values: Any, columns: Any, times: ArrayLike, period: ArrayLike | Non
     return Visits(order, gaps, values[order], columns[order], moments[-1:] - when[-1])
 
 
-def check_memory(num_items: int, num_comparisons: int, process: str) -> None:
+def check_room(num_items: int, num_comparisons: int, process: str) -> None:
     """Refuse what will not fit into memory, by a `ValueError` that says how much there is."""
     width = num_items * (2 if process == "matern32" else 1)
-    need = 8 * (2 * num_comparisons * width + 6 * width**2)
-    room = available()
-    if room is not None and need > room:
-        raise ValueError(
-            f"{num_items:,} items with skills that move, and {num_comparisons:,} comparisons, take "
-            f"at least {size_of(need)} of memory, and {size_of(room)} are free; fit fewer items, "
-            "or a later part of the comparisons, or leave time out"
-        )
+    what = f"{num_items:,} items with skills that move, and {num_comparisons:,} comparisons,"
+    fix = "fit fewer items, or a later part of the comparisons, or leave time out"
+    check_memory(8 * (2 * num_comparisons * width + 6 * width**2), what, fix)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from bayesrank._memory import available, size_of
+from bayesrank._memory import check_memory
 from bayesrank.distributions import Thurstone, TiltedMoments
 from bayesrank.infer.spi import (
     Block,
@@ -116,10 +116,8 @@ def check_label_memory(
     weights = num_labels * (num_features + 1)
     needed = 8 * ((6 + num_fits) * weights**2)
     needed += 8 * num_examples * num_labels * (12 * num_labels + 4 * num_features)
-    room = available()
-    if room is not None and needed > room:
-        raise ValueError(
-            f"X has {num_examples} rows, and there are {weights} weights ({num_labels} labels of "
-            f"{num_features} features and a level): their fit takes {size_of(needed)} of memory, "
-            f"and {size_of(room)} are left; give fewer features, or a smaller basis"
-        )
+    what = (
+        f"X has {num_examples:,} rows, and fits of {weights:,} weights ({num_labels:,} labels of "
+        f"{num_features:,} features and a level)"
+    )
+    check_memory(needed, what, "give fewer features, or a smaller basis")
