@@ -297,7 +297,7 @@ def check_column(values: ArrayLike, name: str, count: int, kinds: str, wanted: s
     array = known(values)
     if array.shape != (count,) or array.dtype.kind not in kinds:
         raise ValueError(
-            f"`{name}` has shape {array.shape} and dtype {array.dtype}; pass ({count},) {wanted}"
+            f"{name} has shape {array.shape} and dtype {array.dtype}; pass ({count},), {wanted}"
         )
     return array
 
@@ -309,7 +309,7 @@ def refuse_rows(values: Any, wrong: Any, name: str, fix: str, then: str = "; ") 
     bad = wrong(values)
     if bad.any():
         row = int(np.argmax(bad))
-        raise ValueError(f"`{name}` is {values[row]} in row {row}{then}{fix}")
+        raise ValueError(f"{name} is {values[row]} in row {row}{then}{fix}")
 
 
 def _refuse_unknown(pairs: np.ndarray, count: int, name: str, what: str) -> None:

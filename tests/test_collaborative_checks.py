@@ -35,28 +35,28 @@ def test_settings_are_checked(options, message):
     ("args", "options", "message"),
     [
         (([0, 0], [1, 1], [0, 1]), {}, "user 0 has rated item 1 before row 1"),
-        (([0, -1], [0, 1], [0, 1]), {}, "`users` is -1 in row 1; they are numbered"),
+        (([0, -1], [0, 1], [0, 1]), {}, "users is -1 in row 1; they are numbered"),
         (
             ([0, 1], [0, 9], [0, 1]),
             {"num_items": 3},
-            "`items` is 9 .* numbered 0 to 2",
+            "items is 9 .* numbered 0 to 2",
         ),
         (
             ([0, 1], [0, 1], [0, 1.5]),
             {},
-            "`levels` has .* dtype float64; pass .2,. integers",
+            "levels has .* dtype float64; pass .2,., integers",
         ),
         (([0, 1], [0, 1], [0, 2]), {}, "nobody used level 1"),
         (([0, 1], [0, 1], [0, 10**12]), {}, "nobody used level 1"),
-        (([0, 1], [0, 1], [0, 1e300]), {}, "`levels` has shape .* dtype float64"),
+        (([0, 1], [0, 1], [0, 1e300]), {}, "levels has shape .* dtype float64"),
         (([0, 10**9], [0, 1], [0, 1]), {}, "users goes up to 1000000000, but few .*numpy.unique"),
         (([0, 1], [0, 1], [0, 1]), {"num_levels": 3}, "nobody used level 2"),
         (([0, 1], [0, 1], [0, 1]), {"num_levels": 2.0}, "num_levels is 2.0; pass a whole number"),
-        (([0, 1], [0, 1], [0, np.nan]), {}, "`levels` is nan in row 1"),
-        (([0, 1], [0, 1], ["0", "1"]), {}, "`levels` has shape .2,. and dtype <U1; pass"),
+        (([0, 1], [0, 1], [0, np.nan]), {}, "levels is nan in row 1"),
+        (([0, 1], [0, 1], ["0", "1"]), {}, "levels has shape .2,. and dtype <U1; pass"),
         (([0, 1], [0, 1], [0, 1]), {"num_users": 2.5}, "num_users is 2.5; pass a whole number"),
         (([0, 1], [0, 1], [0, 1]), {"num_items": 0}, "num_items is 0; pass a whole number"),
-        (([0, 1], [0, 1], None), {}, "`levels` has shape"),
+        (([0, 1], [0, 1], None), {}, "levels has shape"),
         (([0, 1], [0], [0, 1]), {}, "`items` has shape"),
         (([0.0, 1.0], [0, 1], [0, 1]), {}, "`users` has shape .* dtype float64"),
         (([0, 1], [0, 1], [0, 1]), {"num_levels": 1}, "num_levels is 1"),
@@ -107,7 +107,7 @@ def test_tiers_are_of_the_items_there_are():
 
 
 def test_comparisons_are_checked():
-    with pytest.raises(ValueError, match="`losers` is 1 in row 0, and so is `winners`"):
+    with pytest.raises(ValueError, match="losers is 1 in row 0, and so is `winners`"):
         EM("pairwise").run([0], [[1, 1]], progress_bar=False)
     with pytest.raises(ValueError, match="levels is given for comparisons"):
         EM("pairwise").run([0], [[1, 0]], [1], progress_bar=False)

@@ -385,7 +385,7 @@ def test_what_it_refuses(monkeypatch):
     for bad in (-1.0, 0.5, 31.0):
         broken = y.copy()
         broken[3] = bad
-        with pytest.raises(ValueError, match=f"y is {bad:g} in row 3"):
+        with pytest.raises(ValueError, match=f"y is {bad:.1f} in row 3"):
             LambdaRank(field="ndcg").fit(X, broken, query)
     for grades, which in ((y + 1, "only"), (-y, "no")):
         with pytest.raises(ValueError, match=f"y has {which} grades above 0"):

@@ -158,19 +158,19 @@ RATED = {**SHARED, "items": ITEMS, "ratings": np.ones(5)}
 PREFERRED = {**SHARED, "winners": ITEMS, "losers": (ITEMS + 1) % 3}
 ALONE = {"X": X, "levels": LEVELS}
 REFUSED: list[tuple[Any, dict[str, Any], dict[str, Any], str]] = [
-    (collaborative_rating_gp, RATED, {"ratings": [1.0, 2.0]}, r"`ratings` has shape"),
-    (collaborative_rating_gp, RATED, {"ratings": np.full(5, np.nan)}, "`ratings` is nan in row 0"),
-    (collaborative_preference_gp, PREFERRED, {"losers": ITEMS + 9}, "`losers` is 9 in row 0"),
+    (collaborative_rating_gp, RATED, {"ratings": [1.0, 2.0]}, r"ratings has shape"),
+    (collaborative_rating_gp, RATED, {"ratings": np.full(5, np.nan)}, "ratings is nan in row 0"),
+    (collaborative_preference_gp, PREFERRED, {"losers": ITEMS + 9}, "losers is 9 in row 0"),
     (collaborative_preference_gp, PREFERRED, {"losers": ITEMS}, "and so is `winners`"),
-    (ordinal_gp, ALONE, {}, "`levels` has shape"),
+    (ordinal_gp, ALONE, {}, "levels has shape"),
     (ordinal_gp, ALONE, {"levels": X[:, 0], "num_levels": 3, "likelihood": "gaussian"}, "is g"),
     (ordinal_gp, ALONE, {"levels": np.arange(6), "likelihood": "cauchit"}, "is 'cauchit'"),
 ]
 LEVELS_REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"items": ITEMS + 1}, "`items` is 3 in row 3"),
+    ({"items": ITEMS + 1}, "items is 3 in row 3"),
     ({"users": USERS * 1.0}, "`users` has shape"),
-    ({"levels": LEVELS * 0.5}, "`levels` has shape"),
-    ({"num_levels": 2}, "`levels` is 2 in row 1; the 2 levels"),
+    ({"levels": LEVELS * 0.5}, "levels has shape"),
+    ({"num_levels": 2}, "levels is 2 in row 1; the 2 levels"),
     ({"num_levels": 3.5}, "num_levels is 3.5; pass a whole number from 1 on"),
     ({"users": np.zeros(5, int)}, "user 0 has rated item 1 before row 2"),
     ({"likelihood": "cauchit"}, "likelihood is 'cauchit'"),

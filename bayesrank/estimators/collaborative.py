@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
-from bayesrank._validate import check_choice, check_level
+from bayesrank._validate import check_choice, check_level, refuse_rows
 from bayesrank.estimators.collaborative_base import Collaborative, Unknown
 from bayesrank.estimators.collaborative_data import check_triples, level_numbers
 from bayesrank.solvers.collaborative import EMState
@@ -324,10 +324,7 @@ class CollaborativeGP(Collaborative):
     def _to_numbers(self, levels: NDArray) -> Array:
         if levels.dtype.kind not in "biuf":
             raise ValueError(f"levels has dtype {levels.dtype}; pass numbers")
-        wrong = ~np.isfinite(levels)
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            raise ValueError(f"levels is {levels[row]} in row {row}; remove the row")
+        refuse_rows(levels, lambda v: ~np.isfinite(v), "levels", "remove the row")
         return levels.astype(float)
 
     def score(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesrank._tables import column_names, missing, plain_array, unmasked
-from bayesrank._validate import check_count
+from bayesrank._validate import check_count, refuse_rows
 from bayesrank.datasets.layouts import RATINGS
 
 
@@ -130,18 +130,14 @@ def level_numbers(levels: NDArray, num_levels: int | None) -> tuple[NDArray, NDA
     """Return the levels, lowest first, and the number of each rating's."""
     if levels.dtype.kind not in "iuf":
         raise ValueError(f"levels has dtype {levels.dtype}; pass whole numbers")
-    wrong = ~np.isfinite(levels) | (levels != np.round(levels))
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        fix = "pass whole numbers, or round them" if np.isfinite(levels[row]) else "remove the row"
-        raise ValueError(f"levels is {levels[row]} in row {row}; {fix}")
+    refuse_rows(levels, lambda v: ~np.isfinite(v), "levels", "remove the row")
+    fix = "pass whole numbers, or round them"
+    refuse_rows(levels, lambda v: v != np.round(v), "levels", fix)
     low, high = int(levels.min()), int(levels.max())
     if num_levels is not None:
         low, high = 1, check_count(num_levels, "num_levels", 2)
-    outside = (levels < low) | (levels > high)
-    if outside.any():
-        row = int(np.argmax(outside))
-        raise ValueError(f"levels is {levels[row]} in row {row}; they go from {low} to {high}")
+    range_ = f"they go from {low} to {high}"
+    refuse_rows(levels, lambda v: (v < low) | (v > high), "levels", range_)
     if low == high:
         raise ValueError("levels are all the same; there is nothing to learn")
     used = np.unique(levels.astype(float))

@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from bayesrank._tables import plain_array, unmasked
+from bayesrank._validate import refuse_rows
 from bayesrank.datasets import QueryLists, group_queries
 from bayesrank.metrics import pairwise_error
 
@@ -118,7 +119,5 @@ def check_grades(y: Any, num_rows: int) -> Array:
         numbers = grades.astype(np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"y has dtype {grades.dtype}; pass grades as numbers") from None
-    if not np.isfinite(numbers).all():
-        row = int(np.argmin(np.isfinite(numbers)))
-        raise ValueError(f"y is {numbers[row]} in row {row} (NaN or inf); pass finite grades")
+    refuse_rows(numbers, lambda v: ~np.isfinite(v), "y", "pass finite grades, not NaN or inf")
     return numbers

@@ -9,6 +9,7 @@ from tinygp.kernels import Kernel
 
 from bayesrank._process import enter_jax
 from bayesrank._tables import column_names, plain_array
+from bayesrank._validate import check_column, refuse_rows
 
 # Beyond this, squares and cubes of features would soon leave the range of double precision.
 LARGEST = 1e30
@@ -80,20 +81,8 @@ def check_names(X: Any, known: NDArray[Any] | None) -> NDArray[Any] | None:
 def check_levels(y: ArrayLike, num_rows: int, num_levels: int) -> NDArray[np.int64]:
     """Return levels as an integer array of shape (n,)."""
     levels: Any = plain_array(y)
-    if levels.shape != (num_rows,):
-        raise ValueError(
-            f"`y` has shape {levels.shape}; pass ({num_rows},), one level for each row of `X`."
-        )
-    if levels.dtype.kind not in "biuf":
-        raise ValueError(
-            f"`y` has dtype {levels.dtype}; number the levels, from 1 for the lowest to "
-            f"{num_levels}."
-        )
-    unusable = ~((levels >= 1) & (levels <= num_levels) & (levels == np.floor(levels)))
-    if unusable.any():
-        row = int(np.argmax(unusable))
-        raise ValueError(
-            f"`y` is {levels[row]} in row {row}; pass whole levels from 1 to {num_levels}, or "
-            "leave the example out. Nothing of the chunk was learned."
-        )
+    wanted = f"a level for each row of X, numbered from 1 for the lowest to {num_levels}"
+    check_column(levels, "y", num_rows, "biuf", wanted)
+    fix = f"pass levels 1 to {num_levels}, or leave it out. Nothing of the chunk was learned."
+    refuse_rows(levels, lambda v: ~np.isin(v, np.arange(1, num_levels + 1)), "y", fix)
     return levels.astype(np.int64)

@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bayesrank._tables import plain_array
+from bayesrank._validate import check_column, refuse_rows
 from bayesrank.datasets import ComparisonData
 from bayesrank.models.comparisons import SCALES
 
@@ -243,32 +244,15 @@ def margin_rows(asked: Asked, at: At) -> MarginRows:
 def read_weights(weights: Any, count: int) -> Floats:
     """How often each of K comparisons counts, from zero on."""
     values = plain_array(weights)
-    if values.shape != (count,) or values.dtype.kind not in "biuf":
-        raise ValueError(
-            f"sample_weight has shape {values.shape} and dtype {values.dtype}; pass ({count},), a "
-            "number for each row"
-        )
-    usable = (values >= 0) & (values < np.inf)
-    if not usable.all():
-        row = int(np.argmin(usable))
-        raise ValueError(
-            f"sample_weight is {values[row]} in row {row}; pass finite numbers from zero on"
-        )
+    check_column(values, "sample_weight", count, "biuf", "a number for each row")
+    fix = "pass finite numbers from zero on"
+    refuse_rows(values, lambda v: ~((v >= 0) & (v < np.inf)), "sample_weight", fix)
     return values.astype(np.float64)
 
 
 def _read_ties(ties: Any, count: int) -> NDArray[np.bool_]:
     """Which of K comparisons were tied."""
-    tied = plain_array(ties)
-    if tied.shape != (count,) or tied.dtype.kind not in "biuf":
-        raise ValueError(
-            f"ties has shape {tied.shape} and dtype {tied.dtype}; pass ({count},), True or False "
-            "for each row of comparisons"
-        )
-    unknown = ~np.isin(tied, (0, 1))
-    if unknown.any():
-        row = int(np.argmax(unknown))
-        raise ValueError(
-            f"ties is {tied[row]} in row {row}; pass True or False for each row of comparisons"
-        )
+    tied, wanted = plain_array(ties), "True or False for each row of comparisons"
+    check_column(tied, "ties", count, "biuf", wanted)
+    refuse_rows(tied, lambda v: ~np.isin(v, (0, 1)), "ties", f"pass {wanted}")
     return tied.astype(bool)

@@ -29,7 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from bayesrank._validate import check_positive
+from bayesrank._validate import check_positive, refuse_rows
 
 FIELDS = ("ranknet", "margin", "ndcg", "loss2", "loss2++", "mrr", "wta")
 # Fields without gains: all pairs of unlike grades count alike.
@@ -107,13 +107,10 @@ class Field:
                     f"field={self.name!r} needs relevant items (above 0) and others (0)"
                 )
             return
-        odd = (values < 0) | (values != np.round(values)) | (values > 30)
-        if self.name not in _ALIKE and odd.any():
-            row = int(np.argmax(odd))
-            raise ValueError(
-                f"y is {values[row]:g} in row {row}; the gain 2**y - 1 takes whole grades "
-                "from 0 to 30: number the grades, or use field='ranknet'"
-            )
+        if self.name not in _ALIKE:
+            why = "the gain 2**y - 1 takes whole grades from 0 to 30"
+            fix = f"{why}: number the grades, or use field='ranknet'"
+            refuse_rows(values, lambda v: (v < 0) | (v != np.round(v)) | (v > 30), "y", fix)
 
     def prepared(self, labels: Any, where: Any, xp: Any = jnp) -> tuple[Any, Any]:
         """What the grades alone say: gains, shape (..., n), and what scales the list, (...)."""
