@@ -1,6 +1,7 @@
 """Every public estimator and learner keeps scikit-learn's manners, before it is fitted, too."""
 
 import inspect
+from typing import Any
 
 import numpy as np
 import pytest
@@ -66,12 +67,13 @@ def test_options_name_their_choices(kind):
 
 @pytest.mark.parametrize("kind", [k for k in KINDS if hasattr(bayesrank, k.__name__)])
 def test_options_are_kept_as_they_are_given(kind):
-    for check in (
+    checks: list[Any] = [
         estimator_checks.check_no_attributes_set_in_init,
         estimator_checks.check_get_params_invariance,
         estimator_checks.check_set_params,
         estimator_checks.check_parameters_default_constructible,
-    ):
+    ]
+    for check in checks:
         check(kind.__name__, kind())
 
 
