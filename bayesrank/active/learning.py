@@ -67,9 +67,9 @@ class SkillPosterior:
     def fit(self, history: History) -> Settled:
         """The posterior, starting from the sites of the last one."""
         prior, records = self._prior_at(history), [event.record for event in history.answers]
-        told = self._told(history)
-        noise = self._program.noise(self.params(history)) * told.factors
-        answers = Answers(told.comparisons, noise, told.tied, self.tie_width(history))
+        arrays = self._arrays(history)
+        noise = self._program.noise(self.params(history)) * arrays.factors
+        answers = Answers(arrays.comparisons, noise, arrays.tied, self.tie_width(history))
         fit = settle(prior, answers, self._start(prior, records))
         self._last = prior, records, fit
         return fit
@@ -87,7 +87,7 @@ class SkillPosterior:
 
     def result(self, history: History, fit: Settled) -> EPResult:
         """The posterior in the engine's form."""
-        program, args, kwargs = self._program.call(self._told(history))
+        program, args, kwargs = self._program.call(self._arrays(history))
         if not fit.converged:
             warnings.warn(
                 f"EP has not converged after {fit.num_sweeps} sweeps; the prior scale of the "
@@ -121,9 +121,9 @@ class SkillPosterior:
         """The posterior whatever the free hyperparameters may be; None if they are not to be."""
         if not (self._integrate and history.answers and self._free(history)):
             return None
-        return self._program.integrate(jax.random.key(self._seed), self._told(history), _DRAWS)
+        return self._program.integrate(jax.random.key(self._seed), self._arrays(history), _DRAWS)
 
-    def _told(self, history: History) -> AnswerArrays:
+    def _arrays(self, history: History) -> AnswerArrays:
         """The answers, with the factor of the noise of each."""
         whose = [self.judges.of(history, event.judge) for event in history.answers]
         return AnswerArrays(history.compared, history.tied, np.array(whose, float))
@@ -202,7 +202,7 @@ class SkillPosterior:
     def _find(self, history: History) -> dict[str, Any]:
         """Search, and return a record for the journal."""
         record: dict[str, Any] = {"event": "learned", "answers": len(history.answers)}
-        names, told = self.judges.names(history), self._told(history)
+        names, arrays = self.judges.names(history), self._arrays(history)
         start, whose = self.params(history), None
         if names:
             number = {name: number for number, name in enumerate(names, 1)}
@@ -211,8 +211,8 @@ class SkillPosterior:
             noise = np.ones(1 << (len(names) - 1).bit_length())
             noise[: len(names)] = [self.judges.of(history, name) for name in names]
             start = {**start, "judge_noise": noise}
-            told = told._replace(factors=np.ones(len(told.factors)))
-        found = self._program.learn(told, start, whose)
+            arrays = arrays._replace(factors=np.ones(len(arrays.factors)))
+        found = self._program.learn(arrays, start, whose)
         if names:
             noise = found["judge_noise"][: len(names)].tolist()
             record["judge_noise"] = dict(zip(names, noise, strict=True))

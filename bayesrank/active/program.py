@@ -105,16 +105,16 @@ class SkillProgram:
         """Hyperparameters in `params` that the program has, with ties or without."""
         return {k: v for k, v in params.items() if ties or k != "tie_width"}
 
-    def call(self, told: AnswerArrays) -> tuple[Callable[..., Any], tuple, dict[str, Any]]:
+    def call(self, arrays: AnswerArrays) -> tuple[Callable[..., Any], tuple, dict[str, Any]]:
         """The program and its arguments for some answers, as a person would call it."""
-        pairs = told.comparisons if len(told.comparisons) else None
+        pairs = arrays.comparisons if len(arrays.comparisons) else None
         options = self.options
-        if told.tied.any():
-            options = {**options, "outcomes": _outcomes(told.tied)}
-        if np.all(told.factors == 1.0):
+        if arrays.tied.any():
+            options = {**options, "outcomes": _outcomes(arrays.tied)}
+        if np.all(arrays.factors == 1.0):
             program = thurstone if isinstance(self._about, int) else preference_gp
             return program, (self._about, pairs), options
-        return answered, (self._about, pairs), {**options, "noise_factor": told.factors}
+        return answered, (self._about, pairs), {**options, "noise_factor": arrays.factors}
 
     def prior(self, params: Mapping[str, Any]) -> SkillPrior:
         """Skills before the first answer at some hyperparameters."""
@@ -125,12 +125,12 @@ class SkillProgram:
         return float(params.get("noise", 1.0))
 
     def learn(
-        self, told: AnswerArrays, start: Mapping[str, Any], judge: NDArray[np.intp] | None = None
+        self, arrays: AnswerArrays, start: Mapping[str, Any], judge: NDArray[np.intp] | None = None
     ) -> dict[str, Array]:
         """The most probable hyperparameters from a start, of judges (K,), too, if it has them."""
-        about, pairs = self._compared_only(told.comparisons)
-        ties = bool(told.tied.any())
-        names, options = self.free(ties), self._padded(told._replace(comparisons=pairs))
+        about, pairs = self._compared_only(arrays.comparisons)
+        ties = bool(arrays.tied.any())
+        names, options = self.free(ties), self._padded(arrays._replace(comparisons=pairs))
         if judge is not None:
             padded = np.zeros(len(options["counted"]), np.intp)
             padded[: len(judge)] = judge
@@ -146,28 +146,28 @@ class SkillProgram:
         ).params
 
     def integrate(
-        self, rng_key: jax.Array, told: AnswerArrays, num_samples: int
+        self, rng_key: jax.Array, arrays: AnswerArrays, num_samples: int
     ) -> IntegratedEPResult:
         """Skills of all items, whatever the hyperparameters that are free may be."""
         return IntegratedEP(EP(answered)).run(
             rng_key,
             self._about,
-            params=self.used(self.fixed, bool(told.tied.any())),
+            params=self.used(self.fixed, bool(arrays.tied.any())),
             num_samples=num_samples,
-            **self._padded(told),
+            **self._padded(arrays),
         )
 
-    def _padded(self, told: AnswerArrays) -> dict[str, Any]:
+    def _padded(self, arrays: AnswerArrays) -> dict[str, Any]:
         """Arguments of the program for answers in a bucket."""
-        count, bucket = len(told.comparisons), bucket_of(len(told.comparisons))
+        count, bucket = len(arrays.comparisons), bucket_of(len(arrays.comparisons))
         rows = np.tile(np.array([0, 1]), (bucket, 1))
-        rows[:count] = told.comparisons
+        rows[:count] = arrays.comparisons
         factor = np.ones(bucket)
-        factor[:count] = told.factors
+        factor[:count] = arrays.factors
         options = {**self.options, "comparisons": rows, "noise_factor": factor}
-        if told.tied.any():
+        if arrays.tied.any():
             options["outcomes"] = np.full(bucket, 2)
-            options["outcomes"][:count] = _outcomes(told.tied)
+            options["outcomes"][:count] = _outcomes(arrays.tied)
         return {**options, "counted": np.arange(bucket) < count}
 
     def _compared_only(self, comparisons: NDArray[np.intp]) -> tuple[Any, NDArray[np.intp]]:

@@ -123,7 +123,7 @@ def _swept(
     few = count <= len(prior.mean)
     times = (_by_margins if few else _by_items)(prior.covariance, pairs)
     tied = np.zeros(count) if answers.tied is None else answers.tied
-    told = _padded(_differences(prior.mean, pairs), answers.noise, tied)
+    given = _padded(_differences(prior.mean, pairs), answers.noise, tied)
     width = None if answers.tie_width is None else np.float64(answers.tie_width)
 
     sites, made = np.zeros((2, count)), None
@@ -136,7 +136,7 @@ def _swept(
         margins = made.margins
     damping, delta, sweep = np.float64(1.0), np.float64(np.inf), 0
     while delta > tol and sweep < max_sweeps:
-        proposed, _ = _proposed(_padded(*sites, *margins), told, width, damping)
+        proposed, _ = _proposed(_padded(*sites, *margins), given, width, damping)
         sites = np.asarray(proposed)[:, :count]
         made = times(sites)
         moved = _padded(*margins), _padded(*made.margins), damping, delta, sweep
@@ -145,7 +145,7 @@ def _swept(
         if delta <= _CONVERGED:  # where rounding keeps it from the tolerance, it is enough
             max_sweeps = min(max_sweeps, sweep + _FURTHER)
     mean, covariance, log_det = (made or times(sites)).skills()
-    terms = np.asarray(_proposed(_padded(*sites, *margins), told, width, damping)[1])[:count]
+    terms = np.asarray(_proposed(_padded(*sites, *margins), given, width, damping)[1])[:count]
     evidence = float(terms.sum()) - 0.5 * log_det + 0.5 * float(sites[1] @ margins[0])
     return Settled(
         mean=prior.mean + mean,
@@ -160,10 +160,10 @@ def _swept(
 
 
 @jax.jit
-def _proposed(state: Any, told: Any, tie_width: Any, damping: Any) -> tuple[Any, Any]:
+def _proposed(state: Any, given: Any, tie_width: Any, damping: Any) -> tuple[Any, Any]:
     """Sites that a sweep steps to, (2, K), and what each gives to the evidence as it is, (K,)."""
     tau, nu, mean, variance = state
-    offset, noise, tied = told
+    offset, noise, tied = given
 
     def moments(m: Any, v: Any) -> TiltedMoments:
         if tie_width is None:

@@ -204,11 +204,11 @@ def _refuse_both_sides(
     table: Table, numbers: NDArray[np.int64], outcome: NDArray[np.integer[Any]]
 ) -> None:
     """Refuse games if nearly all of them occur twice, once from either side."""
-    told = np.column_stack([numbers, outcome])
+    rows = np.column_stack([numbers, outcome])
     other = np.column_stack([numbers[:, ::-1], WIN + LOSS - outcome])
-    _, codes = np.unique(np.concatenate([told, other]), axis=0, return_inverse=True)
+    _, codes = np.unique(np.concatenate([rows, other]), axis=0, return_inverse=True)
     one, two = (np.bincount(half, minlength=codes.max() + 1) for half in np.split(codes.ravel(), 2))
-    if np.minimum(one, two).sum() >= 0.9 * len(told):
+    if np.minimum(one, two).sum() >= 0.9 * len(rows):
         problem = "every game, or nearly so, is there twice, once from each side"
         raise table.error(problem, "keep one of the two")
 

@@ -349,9 +349,9 @@ class LabelRanker(StoredLabelRanker, EPEstimator):
         pairs = conditions(len(self.labels_), targets.rankings, targets.relevant, implied=True)
         worth = np.concatenate([utility, np.zeros((len(utility), 1))], axis=1)
         ahead = [np.take_along_axis(worth, part, axis=1) for part in pairs]
-        told = pairs.better >= 0
-        right = np.sum(told * np.sign(ahead[0] - ahead[1]), axis=1)
-        number = told.sum(axis=1)
+        compared = pairs.better >= 0
+        right = np.sum(compared * np.sign(ahead[0] - ahead[1]), axis=1)
+        number = compared.sum(axis=1)
         return float(np.mean(right[number > 0] / number[number > 0]))
 
     def rank_distribution(

@@ -253,8 +253,8 @@ class SkillRanker(EPEstimator):
             beliefs = Beliefs(*self.posterior_.joint(), noise, width)
             choose = best_pairs if n == 1 else best_batch
             chosen, gains = choose(bald, beliefs, n, candidates=pairs, exclude=compared)
-            told = np.asarray(gains) > -np.inf
-        return np.asarray(chosen, np.intp)[told]
+            possible = np.asarray(gains) > -np.inf
+        return np.asarray(chosen, np.intp)[possible]
 
 
 class NamedRanker(StoredRanker, SkillRanker):

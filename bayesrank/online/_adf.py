@@ -87,11 +87,11 @@ def margins(mean: Array, covariance: Array, x: Array) -> ThresholdMargins:
 
 
 def absorb(
-    mean: Array, covariance: Array, x: Array, y: Array, noise: Array, told: Array
+    mean: Array, covariance: Array, x: Array, y: Array, noise: Array, informative: Array
 ) -> tuple[Array, Array, Array]:
     """Take in one example: mean (D,), covariance, and how many factors were left out."""
-    # A label tells something with a probability `told`: the belief is a mixture of that with the
-    # example and that without, and is replaced by the Gaussian of the same moments.
+    # With the probability `informative` the label is no lapse: the belief is a mixture of that with
+    # the example and that without, and is replaced by the Gaussian of the same moments.
     now, before = margins(mean, covariance, x), mean
     likelihood, skipped = Thurstone(0.0, noise * 0.5**0.5), jnp.zeros((), jnp.int64)
     outer, curvature = [], []
@@ -112,9 +112,9 @@ def absorb(
             now.cross + second * column[:, None] * row,
         )
     shift = mean - before
-    mean = before + told * shift
+    mean = before + informative * shift
     columns = jnp.stack([*outer, shift], 1)
-    scale = told * jnp.append(jnp.stack(curvature), 1.0 - told)
+    scale = informative * jnp.append(jnp.stack(curvature), 1.0 - informative)
     if covariance.ndim == 2:
         return mean, covariance + (columns * scale) @ columns.T, skipped
     return mean, covariance + jnp.sum(scale * columns**2, 1), skipped
@@ -182,9 +182,9 @@ def take_block(
         )
         every = with_lapse(probs, lapses[:, None])
         mixed, found = jax.nn.softmax(belief.log_weight) @ every, every[:, y[i] - 1]
-        told = (1.0 - lapses) * probs[:, y[i] - 1] / found
+        informative = (1.0 - lapses) * probs[:, y[i] - 1] / found
         mean, covariance, skipped = jax.vmap(absorb, in_axes=(0, 0, None, None, 0, 0))(
-            belief.mean, belief.covariance, row, y[i], noises, told
+            belief.mean, belief.covariance, row, y[i], noises, informative
         )
         log_weight = belief.log_weight + jnp.log(found)
         belief = belief._replace(

@@ -141,7 +141,6 @@ class NestedEP:
                 evidence_key, *_moments(walk.whiten(points))
             )
             values = jax.vmap(jax.vmap(walk.free.values))(jnp.asarray(points))
-            hyperparameters = {k: np.asarray(v) for k, v in values.items()}
             moments, draws, log_proposals, unconverged = self._latents(
                 walk, points, draw_key, lambda x: advance(0.7 + 0.3 * x)
             )
@@ -161,7 +160,7 @@ class NestedEP:
             num_divergent=divergent,
             num_unconverged=unconverged,
             marginalized_sites=walk.start.marginalized_sites,
-            hyperparameters=hyperparameters,
+            hyperparameters={k: np.asarray(v) for k, v in values.items()},
             draws=draws,
             log_proposals=log_proposals,
         )

@@ -152,10 +152,10 @@ class KernelForm:
         for start in range(0, len(folds.rows), _FOLDS):
             part = slice(start, start + _FOLDS)
             lists = np.concatenate(folds.lists[part])
-            told = self.root_times(self.means[lists].T, lam)
+            scaled = self.root_times(self.means[lists].T, lam)
             removed = [self.root_columns(lam, rows) @ solved[rows] for rows in folds.rows[part]]
             mine = np.repeat(np.array(removed), [len(each) for each in folds.lists[part]], axis=0)
-            levels[lists] -= np.einsum("mq,qm->q", told, mine)
+            levels[lists] -= np.einsum("mq,qm->q", scaled, mine)
         return levels
 
 
