@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from compilations import compilations
 
+from bayesrank._sizes import next_size
 from bayesrank.active import QueryLoop
 from bayesrank.active.acquisition import bald, pool_variance, top_gain
 from bayesrank.active.acquisition.beliefs import Beliefs
 from bayesrank.active.program import answered as answered_program
-from bayesrank.active.program import bucket_of
 from bayesrank.active.settle import Answers, SkillPrior, settle
 from bayesrank.active.stopping import top_settled
 from bayesrank.active.store import JournalError, read_journal
@@ -274,7 +274,7 @@ def test_learning_in_the_background_is_used_once_it_is_done():
 
 @pytest.mark.slow
 def test_learning_compiles_once_a_bucket():
-    assert [bucket_of(k) for k in (0, 1, 64, 65, 128, 129)] == [64, 64, 64, 128, 128, 256]
+    assert [next_size(k, 64) for k in (0, 1, 64, 65, 128, 129)] == [64, 64, 64, 128, 128, 256]
     loop = QueryLoop(6, refit_after=3)
     for winner, loser in ((0, 1), (1, 2), (0, 2)):
         loop.tell(winner, loser)

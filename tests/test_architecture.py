@@ -12,7 +12,7 @@ HOUSE = ROOT / "bayesrank"
 FLOORS = (
     {
         *("_arviz", "_files", "_process", "_memory", "_names", "_rating_checks", "_stack"),
-        *("_states", "_tables", "_validate", "_version"),
+        *("_sizes", "_states", "_tables", "_validate", "_version"),
     },
     {"datasets", "distributions", "gp", "metrics", "ranking"},
     {"bounds", "infer", "models", "online", "retrieval"},

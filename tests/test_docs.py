@@ -47,6 +47,7 @@ def test_programs_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch)
         warnings.simplefilter("ignore", ReadingNote)
         for number, block in enumerate(_blocks(page, "python"), 1):
             exec(compile(block, f"{page.name}, program {number}", "exec"), scope)
+    assert scope.keys() - {"__name__", "__builtins__"}
 
 
 @pytest.mark.slow

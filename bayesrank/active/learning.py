@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesrank._sizes import next_size
 from bayesrank.active.history import History
 from bayesrank.active.judge_noise import JudgeNoise
 from bayesrank.active.program import AnswerArrays, SkillProgram
@@ -208,7 +209,7 @@ class SkillPosterior:
             number = {name: number for number, name in enumerate(names, 1)}
             whose = np.array([number.get(e.judge or "", 0) for e in history.answers], np.intp)
             # Room for twice as many, so that few numbers of judges are compiled.
-            noise = np.ones(1 << (len(names) - 1).bit_length())
+            noise = np.ones(next_size(len(names)))
             noise[: len(names)] = [self.judges.of(history, name) for name in names]
             start = {**start, "judge_noise": noise}
             arrays = arrays._replace(factors=np.ones(len(arrays.factors)))

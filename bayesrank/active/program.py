@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
 from bayesrank._memory import check_memory
+from bayesrank._sizes import next_size
 from bayesrank._validate import check_features, check_laplacian, check_positive_values
 from bayesrank.active.settle import SkillPrior
 from bayesrank.infer import EP, IntegratedEP, IntegratedEPResult, maximize_evidence
@@ -159,7 +160,10 @@ class SkillProgram:
 
     def _padded(self, arrays: AnswerArrays) -> dict[str, Any]:
         """Arguments of the program for answers in a bucket."""
-        count, bucket = len(arrays.comparisons), bucket_of(len(arrays.comparisons))
+        count, bucket = (
+            len(arrays.comparisons),
+            next_size(len(arrays.comparisons), _SMALLEST_BUCKET),
+        )
         rows = np.tile(np.array([0, 1]), (bucket, 1))
         rows[:count] = arrays.comparisons
         factor = np.ones(bucket)
@@ -172,7 +176,7 @@ class SkillProgram:
 
     def _compared_only(self, comparisons: NDArray[np.intp]) -> tuple[Any, NDArray[np.intp]]:
         """Leave out items that were never compared, down to a number that a bucket fixes."""
-        kept = min(self.num_items, 2 * bucket_of(len(comparisons)))
+        kept = min(self.num_items, 2 * next_size(len(comparisons), _SMALLEST_BUCKET))
         if "laplacian" in self.options or kept == self.num_items:
             return self._about, comparisons
         compared = np.unique(comparisons)
@@ -203,11 +207,6 @@ def _read_prior(engine: EP, source: Traced, params: dict[str, Any]) -> Any:
     program = engine.read_source(source, values)
     prior: Any = program.problem.prior
     return (program.mean, prior.alone().covariance, program.hyperparameters), None
-
-
-def bucket_of(count: int) -> int:
-    """Return the number of rows to which `count` answers are padded: 64, 128, 256, ..."""
-    return max(_SMALLEST_BUCKET, 1 << (count - 1).bit_length()) if count else _SMALLEST_BUCKET
 
 
 def _outcomes(tied: NDArray[np.bool_]) -> NDArray[np.intp]:

@@ -30,6 +30,7 @@ from scipy.linalg import cholesky, lu_factor, lu_solve, solve_triangular
 from threadpoolctl import ThreadpoolController
 
 from bayesrank._process import enter_jax
+from bayesrank._sizes import next_size
 from bayesrank.distributions import Thurstone, ThurstoneTies, TiltedMoments
 from bayesrank.infer.spi import (
     Block,
@@ -191,7 +192,7 @@ def _paced(before: Any, after: Any, damping: Any, delta: Any, sweep: Any) -> tup
 def _padded(*columns: Any) -> Array:
     """Columns (K,) as rows of an array of one of a few sizes, filled up with ones."""
     count = len(columns[0])
-    padded = np.ones((len(columns), max(_SMALLEST_BUCKET, 1 << (max(count, 1) - 1).bit_length())))
+    padded = np.ones((len(columns), next_size(count, _SMALLEST_BUCKET)))
     padded[:, :count] = columns
     return padded
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 from tinygp.kernels import Kernel
 
+from bayesrank._sizes import next_size
 from bayesrank._validate import check_count
 from bayesrank.online._base import Array, ExampleBlock
 from bayesrank.online._blocks import LARGE, SMALL
@@ -199,7 +200,7 @@ class VotedPRank(KernelRanker):
     def _kernels(self, support: Array, X: Array) -> Array:
         """Kernel of each example with the stored ones, in arrays of few shapes."""
         count = len(support)
-        padded = np.zeros((2 ** int(np.ceil(np.log2(max(count, 16)))), X.shape[1]))
+        padded = np.zeros((next_size(count, 16), X.shape[1]))
         padded[:count] = support
         stamps = np.arange(len(padded)) < count
         kernel: Any = self.kernel

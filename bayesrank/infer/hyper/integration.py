@@ -35,6 +35,7 @@ from jax import Array
 from threadpoolctl import threadpool_limits
 
 from bayesrank._memory import check_memory
+from bayesrank._sizes import next_size
 from bayesrank._stack import outside
 from bayesrank._validate import check_count
 from bayesrank.infer.ep import EP
@@ -275,7 +276,7 @@ class _Survey:
         """Weigh points, until there are enough that count."""
         proposals = [survey.proposal() for survey in (self, *self.others)]
         wanted = num_points or (_FEW if self.size <= 4 and self._is_dear() else _POINTS)
-        count = self.round = 2 ** int(np.ceil(np.log2(wanted)))
+        count = self.round = next_size(wanted)
         latents = self.search.result.joint_mean.size
         check_memory(
             8.0 * count * latents**2,

@@ -11,6 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
+from bayesrank._sizes import next_size
 from bayesrank.solvers.collaborative.types import Observations, UserBlock
 
 _MAX_BLOCKS = 6
@@ -40,8 +41,8 @@ def make_blocks(
     for size in _cuts(counts[counts > 0], max_blocks, block_cost):
         members = np.flatnonzero((counts > smaller) & (counts <= size))
         smaller, room = size, len(members)
-        if alike and _rounded(room) * max(_rounded(size), _FEWEST_ROWS) ** 3 <= block_cost:
-            room, size = _rounded(room), max(_rounded(size), _FEWEST_ROWS)
+        if alike and next_size(room) * max(next_size(size), _FEWEST_ROWS) ** 3 <= block_cost:
+            room, size = next_size(room), max(next_size(size), _FEWEST_ROWS)
         in_batch = max(1, min(room, _NUMBERS_IN_BATCH // (size * max(size, columns))))
         batches = -(-room // in_batch)
         batches = -(-batches // multiple) * multiple
@@ -71,11 +72,6 @@ def _cuts(counts: NDArray[np.int64], max_blocks: int, block_cost: float) -> list
         cuts.append(int(sizes[k - 1]))
         k = int(choice[k - 1])
     return cuts[::-1]
-
-
-def _rounded(number: int) -> int:
-    """Round up to a power of two."""
-    return 1 << (number - 1).bit_length()
 
 
 def _block(

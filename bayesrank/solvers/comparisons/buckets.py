@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bayesrank._sizes import next_size
 from bayesrank.datasets import ComparisonData
 from bayesrank.infer import IntegratedEPResult
 from bayesrank.solvers.comparisons.terms import arguments_of
@@ -44,7 +45,7 @@ def in_bucket(data: ComparisonData, likelihood: str) -> Bucket:
     columns = {"comparisons": rows.comparisons, **arguments_of(rows), "weights": rows.weights}
     size, count = num_items, rows.num_comparisons
     if size <= _MOST_ITEMS and count <= _MOST_ROWS:
-        size, filled = _next(size, *_ITEMS), _next(count, *_ROWS)
+        size, filled = next_size(size, *_ITEMS), next_size(count, *_ROWS)
         # What fills up is like the first row, so that EP watches no margin more than it did.
         at = np.where(np.arange(filled) < count, np.arange(filled), 0)
         columns = {k: v[at] if isinstance(v, np.ndarray) else v for k, v in columns.items()}
@@ -52,10 +53,3 @@ def in_bucket(data: ComparisonData, likelihood: str) -> Bucket:
     return Bucket(
         num_items, (size, columns.pop("comparisons")), {"likelihood": likelihood, **columns}
     )
-
-
-def _next(count: int, fewest: int, times: int) -> int:
-    """The least of `fewest`, `fewest * times`, ... that is enough."""
-    while fewest < count:
-        fewest *= times
-    return fewest

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from bayesrank._sizes import next_size
 from bayesrank.datasets import QueryLists
 from bayesrank.solvers.lambda_rank.fields import Field
 
@@ -32,7 +33,7 @@ class Buckets(NamedTuple):
 
 def padded_count(count: int) -> int:
     """Return the least of 8, 12, 16, 24, 32, ... that is enough: like sizes compile once."""
-    power = 2 ** int(np.ceil(np.log2(max(count, _SHORTEST))))
+    power = next_size(count, _SHORTEST)
     return power * 3 // 4 if max(count, _SHORTEST) <= power * 3 // 4 else power
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
+from bayesrank._sizes import next_size
 from bayesrank.solvers.lambda_rank.lists import LambdaField
 
 
@@ -201,7 +202,7 @@ def _across(points: Any, rng: np.random.Generator) -> Any:
 def _evaluate(field: LambdaField, points: Any, labels: Any) -> NDArray[np.float64]:
     """Lambda at many points, padded to a power of two so that few shapes are compiled."""
     count = len(points)
-    padded = np.resize(points, (2 ** int(np.ceil(np.log2(count))), np.shape(points)[1]))
+    padded = np.resize(points, (next_size(count), np.shape(points)[1]))
     with jax.enable_x64(True):
         return np.asarray(_lambda_at(field, padded, np.asarray(labels, float)))[:count]
 

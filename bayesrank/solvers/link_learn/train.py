@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from numpyro.optim import Adam
 
 from bayesrank._process import enter_jax
+from bayesrank._sizes import next_size
 from bayesrank.metrics import average_precision
 from bayesrank.retrieval import Collection, Index, Links
 from bayesrank.solvers.link_learn.forms import Codes, Scales, TermWeight, scales_of, weigh
@@ -272,9 +273,7 @@ def _prepare(
 def _padded(scales: Scales) -> Scales:
     """Repeat the last value up to a power of two, so that few shapes are compiled; none is zero."""
     some = (v if len(v) else np.zeros(1) for v in scales)
-    return Scales(
-        *(np.pad(v, (0, 2 ** int(np.ceil(np.log2(len(v)))) - len(v)), "edge") for v in some)
-    )
+    return Scales(*(np.pad(v, (0, next_size(len(v)) - len(v)), "edge") for v in some))
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
