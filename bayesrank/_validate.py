@@ -11,7 +11,6 @@ import math
 import operator
 import sys
 from collections.abc import Mapping
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,11 +25,9 @@ if TYPE_CHECKING:
 _NUMBERS, _WHOLE = "biuf", "iu"
 
 
-def check_level(level: float) -> float:
-    """Return a probability of intervals that lies strictly between 0 and 1."""
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must lie strictly between 0 and 1, got {level}; use 0.9 for 90%")
-    return float(level)
+def check_level(level: Any) -> float:
+    """Return a probability of intervals, above 0 and below 1."""
+    return check_share(level, "level", usual="0.9 for 90%")
 
 
 def check_count(count: Any, name: str, least: int = 1) -> int:
@@ -46,16 +43,37 @@ def check_count(count: Any, name: str, least: int = 1) -> int:
 
 def check_positive(value: Any, name: str) -> float:
     """Return a positive finite number."""
-    if not isinstance(value, Real) or not 0.0 < float(value) < math.inf:
+    if not 0.0 < _number(value) < math.inf:
         raise ValueError(f"{name} is {value!r}; pass a positive number")
     return float(value)
 
 
-def check_not_negative(value: float, name: str) -> float:
-    """Return a finite number, 0 or larger."""
-    if not isinstance(value, Real) or not 0.0 <= value < math.inf:
-        raise ValueError(f"`{name}` is {value!r}; pass a number, 0 or larger.")
+def check_not_negative(value: Any, name: str) -> float:
+    """Return a finite number from 0 on."""
+    if not 0.0 <= _number(value) < math.inf:
+        raise ValueError(f"{name} is {value!r}; pass a number from 0 on")
     return float(value)
+
+
+def check_share(
+    value: Any, name: str, *, zero: bool = False, one: bool = False, usual: str = ""
+) -> float:
+    """Return a number between 0 and 1; `zero` and `one` allow these ends, `usual` is an example."""
+    number = _number(value)
+    if not (0.0 < number < 1.0 or (zero and number == 0.0) or (one and number == 1.0)):
+        low, high = "at least" if zero else "above", "at most" if one else "below"
+        such = f", such as {usual}" if usual else ""
+        raise ValueError(f"{name} is {value!r}; pass a number {low} 0 and {high} 1{such}")
+    return number
+
+
+def _number(value: Any) -> float:
+    """Return a number as it is, and NaN for anything else."""
+    try:
+        is_number = not isinstance(value, str | bytes | bool | np.bool) and np.ndim(value) == 0
+        return float(value) if is_number else math.nan
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
 
 
 def check_choice(value: Any, name: str, *choices: str) -> Any:

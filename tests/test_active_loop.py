@@ -346,7 +346,7 @@ def test_progress_is_only_looked_at(tmp_path):
         ((3,), {"stop_gain": -1.0}, "stop_gain is -1.0"),
         ((3,), {"stop_gain": 1.0, "acquisition": "eubo"}, "stop_gain needs an acquisition"),
         ((3,), {"stop_top": 3}, "from 1 to 2"),
-        ((3,), {"stop_top": 1, "stop_level": 1.0}, "between 0 and 1"),
+        ((3,), {"stop_top": 1, "stop_level": 1.0}, "above 0 and below 1"),
         (({"a", "b"},), {}, "an order that is the same tomorrow"),
         ((2.0,), {}, "items is 2.0; pass names"),
         (([np.nan, 1.0],), {}, "items names nan"),

@@ -152,7 +152,10 @@ def test_bootstrap_of_queries():
             lambda: bounds.error_intervals([1, 2, 3, 4], [1, 1, 2, 2], posterior=[]),
             "posterior is empty",
         ),
-        (lambda: bounds.error_intervals([1.0], [1], delta=2), "delta must lie strictly"),
+        (
+            lambda: bounds.error_intervals([1.0], [1], delta=2),
+            "delta is 2; pass a number above 0 and below 1",
+        ),
     ],
 )
 def test_refusals(call, message):

@@ -198,12 +198,15 @@ def test_queries_may_be_lists():
             r"query\[0\] is None",
         ),
         (lambda q: bounds.ranking_distance([1.0], [1.0], query=[1, 2]), r"query has shape \(2,\)"),
-        (lambda q: bounds.mcdiarmid_term(0, 0.1), "num_queries must be at least 1, got 0"),
+        (
+            lambda q: bounds.mcdiarmid_term(0, 0.1),
+            "num_queries is 0; pass a whole number from 1 on",
+        ),
         (lambda q: cross_validate(q, num_folds=1), "a whole number between 2 and .* 10, got 1"),
         (lambda q: cross_validate(q, num_folds=11), "num_folds must be a whole number between"),
         (lambda q: cross_validate(q, num_folds=2.5), "whole number between 2 and .* got 2.5"),
         (lambda q: cross_validate(q._replace(labels=q.labels[1:])), "labelled has labels of shape"),
-        (lambda q: cross_validate(q, delta=1.0), "delta must lie strictly between 0 and 1"),
+        (lambda q: cross_validate(q, delta=1.0), "delta is 1.0; pass a number above 0 and below 1"),
         (lambda q: cross_validate(q._replace(labels=None)), "labelled queries need labels"),
         (lambda q: cross_validate(q._replace(labels=q.labels + 1)), "labels must be 0 or 1, got 2"),
         (

@@ -270,8 +270,8 @@ def test_programs_that_look_at_their_arguments_or_mask(capsys):
         ({"num_samples": 3}, "num_samples is 3; pass a whole number from 4"),
         ({"num_chains": 0}, "num_chains is 0; pass a whole"),
         ({"num_steps": 0}, "num_steps is 0; pass a whole"),
-        ({"contrast": "triples"}, "contrast must be 'elements' or 'pairs', got 'triples'"),
-        ({"tolerance": 0.0}, "tolerance must be positive, got 0.0"),
+        ({"contrast": "triples"}, "contrast is 'triples'; choose 'elements' or 'pairs'"),
+        ({"tolerance": 0.0}, "tolerance is 0.0; pass a positive number"),
     ],
 )
 def test_arguments_are_checked(change, message):

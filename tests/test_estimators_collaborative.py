@@ -178,7 +178,7 @@ def test_numbers_are_predicted_with_intervals(table, numbers):
     assert np.abs(predicted - table.rating).mean() < 0.5
     with pytest.raises(ValueError, match="levels is nan in row 1; remove the row"):
         CollaborativeGP().fit(["a", "b"], ["x", "y"], levels=[1.0, np.nan])
-    with pytest.raises(ValueError, match="level must lie strictly between 0 and 1, got 90"):
+    with pytest.raises(ValueError, match="level is 90; pass a number above 0 and below 1"):
         numbers.predict_interval(["user 1"], ["Dill"], 90)
     with pytest.raises(ValueError, match="has no row in item_features"):
         numbers.fit(["a", "b"], ["x", "y"], [1.0, 2.0], {"x": 1.0})  # and keeps what it was

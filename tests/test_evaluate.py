@@ -148,11 +148,11 @@ def test_labels_below_zero_can_be_taken_as_zero(files):
 
 
 def test_refused_in_the_library_too(files):
-    with pytest.raises(ValueError, match="level must lie strictly between"):
+    with pytest.raises(ValueError, match="level is .*; pass a number above 0 and"):
         both(files(), level=1.0)
     with pytest.raises(ValueError, match="unjudged is 'ignore'; choose 'zero' or 'skip'"):
         both(files(), unjudged="ignore")
-    with pytest.raises(ValueError, match="negative must be 'refuse' or 'zero', got 'keep'"):
+    with pytest.raises(ValueError, match="negative is 'keep'; choose 'refuse' or 'zero'"):
         read_qrels(files()[1], negative="keep")  # pyright: ignore[reportArgumentType]
     with pytest.raises(DataError, match="there is no such file"):
         read_run("nowhere.csv")

@@ -219,8 +219,9 @@ def test_run_with_what_is_no_key_no_count_or_traced():
     for each in (engine, IntegratedEP(engine), NestedEP(engine)):
         with pytest.raises(TypeError, match="rng_key is of type int; pass a random key"):
             each.run(0)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="num_samples must not be negative, got -1"):
-        engine.run(KEY, num_samples=-1)
+    for wrong in (-1, 1.5, True, "10"):
+        with pytest.raises(ValueError, match=f"num_samples is '?{wrong}'?; pass a whole number"):
+            engine.run(KEY, num_samples=wrong)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="cannot be traced by jit.*solve, log_evidence"):
         jax.jit(lambda y: EP(lambda y: wins(items())).run(KEY, y).mean["f"])(1.0)
 
@@ -255,12 +256,15 @@ def test_structure_that_is_being_traced():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"power": 0.0}, "power must be in"),
-        ({"power": 1.5}, "power must be in"),
-        ({"damping": 0.0}, "damping must be in"),
-        ({"max_sweeps": 0}, "max_sweeps must be at least 1"),
-        ({"tol": 0.0}, "tol must be positive"),
-        ({"precision": "float16"}, "precision must be 'float64' or 'float32'"),
+        ({"power": 0.0}, "power is 0.0; pass a number above 0 and at most 1"),
+        ({"power": 1.5}, "power is 1.5"),
+        ({"power": "1"}, "power is '1'"),
+        ({"damping": np.nan}, "damping is nan"),
+        ({"max_sweeps": 0}, "max_sweeps is 0; pass a whole number from 1 on"),
+        ({"max_sweeps": 2.5}, "max_sweeps is 2.5"),
+        ({"tol": 0.0}, "tol is 0.0; pass a positive number"),
+        ({"tol": np.array([1e-4, 1e-3])}, "tol is array"),
+        ({"precision": "float16"}, "precision is 'float16'; choose 'float64' or 'float32'"),
     ],
 )
 def test_refused_settings(settings, message):

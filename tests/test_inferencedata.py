@@ -345,7 +345,7 @@ def test_wrong_results_are_refused():
     fit: Any = SVIRunResult({}, None, jnp.zeros(1))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"got SVIRunResult; wrap a fitted SVI as SVIPosterior"):
         to_arviz(fit)
-    with pytest.raises(ValueError, match="num_samples must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="num_samples is 0; pass a whole number from 1 on"):
         SVIPosterior(svi, fit.params, num_samples=0)
     with pytest.raises(ValueError, match=r"call mcmc.run\(...\) first"):
         to_arviz(MCMC(NUTS(model), num_warmup=1, num_samples=1))

@@ -293,7 +293,7 @@ def test_pairs_are_counted_where_labels_are_below_zero():
         (lambda: metrics.ndcg([1.0, 2.0], [-1, 1]), r"labels\[0\] is -1: .*below zero; map"),
         (lambda: metrics.auc([1.0, 2.0], [-1, 1]), r"labels\[0\] is -1"),
         (lambda: metrics.k_partite_error([1.0, 2.0], [0.5, 1]), r"labels\[0\] is 0.5: .*whole"),
-        (lambda: metrics.k_partite_error([1.0], [1], -1), "alpha must not be below zero, got -1"),
+        (lambda: metrics.k_partite_error([1.0], [1], -1), "alpha is -1; pass a number from 0 on"),
         (lambda: metrics.rank_loss([np.inf], [1]), r"scores\[0\] is inf: .*finite"),
         (lambda: metrics.ndcg([1.0, 2.0], [1]), "labels has 1 entries and scores has 2"),
         (lambda: metrics.ndcg([1.0], [1], where=[True, False]), "where has 2 entries"),
@@ -315,12 +315,12 @@ def test_pairs_are_counted_where_labels_are_below_zero():
         ),
         (
             lambda: metrics.ndcg([1.0], [1], gain="log"),  # pyright: ignore[reportArgumentType]
-            "gain must be 'exponential' or 'linear'",
+            "choose 'exponential' or 'linear'",
         ),
         (lambda: metrics.ndcg([1.0], [2000]), "labels go up to 2000: .*gain='linear'"),
         (
             lambda: metrics.ndcg([1.0], [1], ties="best"),  # pyright: ignore
-            "ties must be one of expected, trec, input",
+            "choose 'expected', 'trec' or 'input'",
         ),
         (lambda: metrics.ndcg([1.0], [1], ties="trec"), "ties='trec' needs item="),
         (lambda: metrics.ndcg([1.0], [1], ties="trec", item=[1, 2]), r"item has shape \(2,\)"),
@@ -328,10 +328,16 @@ def test_pairs_are_counted_where_labels_are_below_zero():
             lambda: metrics.ndcg([1.0], [0], undefined="0"),  # pyright: ignore[reportArgumentType]
             "undefined must be 'skip', 'raise'",
         ),
-        (lambda: metrics.auc([1.0], [1], min_relevant=0), "min_relevant must be above zero, got 0"),
-        (lambda: metrics.kendall_distance([1], [1], penalty=2), "penalty must lie between 0 and 1"),
+        (
+            lambda: metrics.auc([1.0], [1], min_relevant=0),
+            "min_relevant is 0; pass a positive number",
+        ),
+        (
+            lambda: metrics.kendall_distance([1], [1], penalty=2),
+            "penalty is 2; pass a number at least 0 and at most 1",
+        ),
         (lambda: metrics.ndcg([1.0], [1]).interval(), "interval needs draws"),
-        (lambda: metrics.ndcg([[1.0]], [1]).interval(1.5), "level must lie strictly between"),
+        (lambda: metrics.ndcg([[1.0]], [1]).interval(1.5), "level is 1.5; pass a number above 0"),
     ],
 )
 def test_refusals_name_the_argument_and_the_fix(call, message):

@@ -248,7 +248,7 @@ def test_figure_1_shows_both_means_over_the_features_and_the_error_bars(figure_1
     ("items", "options", "message"),
     [
         (np.ones((5, 3)), {}, "X has shape (5, 3); the picture takes two features"),
-        (SPIRAL, {"num_grid": 1}, "num_grid must be at least 2, got 1"),
+        (SPIRAL, {"num_grid": 1}, "num_grid is 1; pass a whole number from 2 on"),
     ],
 )
 def test_what_the_picture_refuses(figure_1, items, options, message):

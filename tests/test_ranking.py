@@ -240,15 +240,15 @@ def test_bad_k_is_refused(k):
             f(np.zeros((2, 3)), k)
 
 
-@pytest.mark.parametrize("prob", [0.0, 1.0, -0.1, 90, np.nan])
+@pytest.mark.parametrize("prob", [0.0, 1.0, -0.1, 90, np.nan, "0.9", None])
 def test_bad_prob_is_refused(prob):
     for f in (rank_interval, lambda s, p: summarize(s, level=p)):
-        with pytest.raises(ValueError, match="strictly between 0 and 1"):
+        with pytest.raises(ValueError, match="above 0 and below 1"):
             f(np.zeros((2, 3)), prob)
 
 
 def test_other_bad_arguments_are_refused():
-    with pytest.raises(ValueError, match="'average', 'min' or 'max', got 'first'"):
+    with pytest.raises(ValueError, match="ties is 'first'; choose 'average', 'min' or 'max'"):
         rank_samples(np.zeros((1, 2)), ties="first")  # type: ignore[arg-type]
     for names in (["a"], "ab"):
         with pytest.raises(ValueError, match="one name per item, 2 in all"):

@@ -1,9 +1,8 @@
 """How noisy each judge is: as given, or as learned from the answers."""
 
-import math
 from collections.abc import Mapping
-from numbers import Real
 
+from bayesrank._validate import check_positive
 from bayesrank.active.history import History
 
 
@@ -21,8 +20,7 @@ class JudgeNoise:
         for name, factor in self._given.items():
             if not isinstance(name, str):
                 raise ValueError(f"judge_noise names {name!r}; judges have names that are texts")
-            if not (isinstance(factor, Real) and 0 < factor < math.inf):
-                raise ValueError(f"judge_noise[{name!r}] is {factor!r}; pass a positive number")
+            check_positive(factor, f"judge_noise[{name!r}]")
 
     def of(self, history: History, judge: str | None) -> float:
         """The factor of one judge, or of nobody named."""

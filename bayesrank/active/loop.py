@@ -4,7 +4,6 @@ A loop says which pair of items to compare next, and takes the answer. Its journ
 knows of the answers: opening it again, with the same items, gives the same loop.
 """
 
-import operator
 import os
 import reprlib
 from collections.abc import Hashable, Mapping, Sequence
@@ -140,7 +139,7 @@ class QueryLoop(Session):
                 "judge_noise is 'learn', but with hyperparameters='prior' nothing is learned; "
                 "pass the noise as a mapping, or leave hyperparameters as 'integrate'"
             )
-        n, seed = len(named.names), _check_seed(seed)
+        n, seed = len(named.names), check_count(seed, "seed", 0)
         refit_after = check_count(refit_after, "refit_after")
         self._program_of = partial(
             skill_program, hyperparameters=hyperparameters, ard=ard, laplacian=laplacian
@@ -446,13 +445,3 @@ def _in_numbers(items: NamedItems, candidates: Any) -> Any:
 def _check_judge(judge: Any) -> None:
     if judge is not None and not isinstance(judge, str):
         raise ValueError(f"judge is {judge!r}; pass a name as text, or None")
-
-
-def _check_seed(seed: Any) -> int:
-    try:
-        whole = operator.index(seed)
-    except TypeError:
-        whole = -1
-    if whole < 0:
-        raise ValueError(f"seed is {seed!r}; pass a whole number that is not negative")
-    return whole

@@ -1,11 +1,13 @@
 """When to stop asking: little left to learn, or the top settled."""
 
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from bayesrank._validate import check_positive, check_share
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,8 @@ class StoppingRule(NamedTuple):
 
 def check_rule(rule: StoppingRule, num_items: int, gain_has_scale: bool) -> StoppingRule:
     """Return the rule."""
-    if rule.gain is not None and not (isinstance(rule.gain, Real) and rule.gain > 0):
-        raise ValueError(f"stop_gain is {rule.gain!r}; pass a positive number, or None")
+    if rule.gain is not None:
+        check_positive(rule.gain, "stop_gain")
     if rule.gain is not None and not gain_has_scale:
         raise ValueError(
             "stop_gain needs an acquisition that tends to zero as questions tell less, such as "
@@ -76,8 +78,7 @@ def check_rule(rule: StoppingRule, num_items: int, gain_has_scale: bool) -> Stop
     whole = isinstance(rule.top, Integral) and not isinstance(rule.top, bool)
     if rule.top is not None and not (whole and 1 <= rule.top < num_items):
         raise ValueError(f"stop_top is {rule.top!r}; pass a number from 1 to {num_items - 1}")
-    if not (isinstance(rule.level, Real) and 0 < rule.level < 1):
-        raise ValueError(f"stop_level is {rule.level!r}; pass a number between 0 and 1")
+    check_share(rule.level, "stop_level", usual="0.9 for 90%")
     return rule
 
 

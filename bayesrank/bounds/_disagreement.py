@@ -21,6 +21,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bayesrank._validate import check_count
 from bayesrank.bounds._skew import Array, check_delta
 from bayesrank.metrics import PerQuery
 from bayesrank.metrics.problem import number_queries
@@ -74,8 +75,7 @@ def mcdiarmid_term(num_queries: int, delta: float) -> float:
     ValueError
         If an argument is out of range.
     """
-    if num_queries < 1:
-        raise ValueError(f"num_queries must be at least 1, got {num_queries}; add queries")
+    num_queries = check_count(num_queries, "num_queries")
     return math.sqrt(math.log(1.0 / check_delta(delta)) / (2.0 * num_queries))
 
 

@@ -165,6 +165,6 @@ def uniform_examples(
 def _finite_rate(rho: ArrayLike, num_functions: float, delta: float, alpha: float) -> float:
     """Square of the bound times the number of examples."""
     if not num_functions >= 1:
-        raise ValueError(f"num_functions must be at least 1, got {num_functions}")
+        raise ValueError(f"num_functions is {num_functions}; pass a number from 1 on")
     capacity = math.log(num_functions) + math.log(2.0 / check_delta(delta))
     return capacity / 2.0 * skew_factor(rho, alpha)

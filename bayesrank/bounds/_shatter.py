@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
-from bayesrank._validate import check_count
+from bayesrank._validate import check_choice, check_count
 from bayesrank.bounds._skew import Array
 
 Shatter = Callable[[ArrayLike], float]
@@ -64,11 +64,10 @@ def linear_shatter(dim: int, *, form: Form = "theorem") -> Shatter:
     (76, 26)
     """
     check_count(dim, "dim")
+    check_choice(form, "form", "theorem", "joint")
     if form == "theorem":
         return lambda counts: float(np.sum(_printed(_pair_products(counts), dim)))
-    if form == "joint":
-        return lambda counts: _faces(float(np.sum(_pair_products(counts))), dim)
-    raise ValueError(f"form must be 'theorem' or 'joint', got {form!r}")
+    return lambda counts: _faces(float(np.sum(_pair_products(counts))), dim)
 
 
 def polynomial_shatter(dim: int, degree: int, *, form: Form = "theorem") -> Shatter:
@@ -97,7 +96,7 @@ def polynomial_shatter(dim: int, degree: int, *, form: Form = "theorem") -> Shat
 def finite_shatter(num_functions: float) -> Shatter:
     """Shatter function of a finite class: at most its size, whatever the counts."""
     if not num_functions >= 1:
-        raise ValueError(f"num_functions must be at least 1, got {num_functions}")
+        raise ValueError(f"num_functions is {num_functions}; pass a number from 1 on")
     return lambda counts: math.log(num_functions)
 
 

@@ -12,6 +12,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bayesrank._validate import check_not_negative, check_share
+
 Array = NDArray[np.float64]
 
 
@@ -65,9 +67,7 @@ def check_skew(rho: ArrayLike) -> Array:
 
 def check_delta(delta: float) -> float:
     """Return `delta` if it is a probability of failure that a bound can be given for."""
-    if not 0.0 < delta < 1.0:
-        raise ValueError(f"delta must lie strictly between 0 and 1, got {delta}; 0.05 is usual")
-    return float(delta)
+    return check_share(delta, "delta", usual="0.05")
 
 
 def pair_share(rho: ArrayLike) -> float:
@@ -92,8 +92,7 @@ def level_constants(rho: ArrayLike, alpha: float = 0.0) -> Array:
         If `rho` is not a skew vector of at least two levels, or `alpha` is below zero.
     """
     shares = check_skew(rho)
-    if not alpha >= 0:
-        raise ValueError(f"alpha must not be below zero, got {alpha}; 0 counts pairs alike")
+    alpha = check_not_negative(alpha, "alpha")
     level = np.arange(len(shares))
     gap = np.abs(level[:, None] - level)
     weight = np.where(gap > 0, np.maximum(gap, 1.0) ** alpha, 0.0)

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from bayesrank._tables import Column
+from bayesrank._validate import check_choice
 from bayesrank.datasets import cells
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.layouts import QRELS, RUN, Found, Layout, find
@@ -66,8 +67,7 @@ def read_qrels(path: str | Path, *, negative: Literal["refuse", "zero"] = "refus
     A CSV file has the columns ``query``, ``item`` and ``label`` (or ``rel``, ``grade``).
     A TREC file has ``query 0 item label`` a line. With ``negative="zero"`` labels below 0 are 0.
     """
-    if negative not in ("refuse", "zero"):
-        raise ValueError(f"negative must be 'refuse' or 'zero', got {negative!r}")
+    check_choice(negative, "negative", "refuse", "zero")
     found = _read(Path(path), QRELS)
     table, column = found.table, found.columns["label"]
     labels = cells.whole(table, column, fix="number the levels 0, 1, 2, ...")

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from numpyro import validation_enabled
 
 from bayesrank._memory import TooLargeError
-from bayesrank._validate import check_count
+from bayesrank._validate import check_choice, check_count, check_positive
 from bayesrank.diagnostics.comparison import Comparison, compared, references_of
 from bayesrank.diagnostics.crosscheck_result import CrossCheck, EngineRun, NUTSResult
 from bayesrank.diagnostics.full_check import Chains, against_nuts, claim_of
@@ -301,10 +301,8 @@ def _check_settings(
     check_count(num_samples, "num_samples", 4)
     check_count(num_chains, "num_chains")
     check_count(num_steps, "num_steps")
-    if contrast not in ("elements", "pairs"):
-        raise ValueError(f"contrast must be 'elements' or 'pairs', got {contrast!r}")
-    if not tolerance > 0:
-        raise ValueError(f"tolerance must be positive, got {tolerance}")
+    check_choice(contrast, "contrast", "elements", "pairs")
+    check_positive(tolerance, "tolerance")
 
 
 @contextmanager

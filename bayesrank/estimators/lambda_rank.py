@@ -1,7 +1,6 @@
 """`LambdaRank`: scores learned along a field of lambda."""
 
 from collections.abc import Mapping, Sequence
-from numbers import Real
 from typing import Any, Literal
 
 import jax
@@ -12,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bayesrank._process import enter_jax
-from bayesrank._validate import check_choice, check_count
+from bayesrank._validate import check_choice, check_count, check_not_negative, check_positive
 from bayesrank.datasets import QueryLists
 from bayesrank.estimators.lists import ListEstimator
 from bayesrank.infer import EP, EPResult
@@ -261,12 +260,9 @@ class LambdaRank(ListEstimator):
             check_count(getattr(self, name), name)
         if self.k is not None:
             check_count(self.k, "k")
-        for name in ("learning_rate", "sigma", "delta", "l2"):
-            value = getattr(self, name)
-            known = isinstance(value, Real) and 0.0 <= float(value) < np.inf
-            if not known or (value == 0.0 and name != "l2"):
-                wanted = "a number from 0 on" if name == "l2" else "a positive number"
-                raise ValueError(f"{name} is {value!r}; pass {wanted}")
+        for name in ("learning_rate", "sigma", "delta"):
+            check_positive(getattr(self, name), name)
+        check_not_negative(self.l2, "l2")
         if callable(self.field):
             return self.field
         return Field(self.field, self.k, float(self.sigma), delta=float(self.delta))

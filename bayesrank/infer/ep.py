@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array, core, lax
 from jax.sharding import Mesh
 
+from bayesrank._validate import check_choice, check_count, check_positive, check_share
 from bayesrank.infer import sites
 from bayesrank.infer.compiled import ONE_AT_A_TIME, compiled_call
 from bayesrank.infer.gaussian.sharded import check_mesh
@@ -425,14 +426,9 @@ def _without_derivative(tree: Any) -> Any:
 def _check_settings(
     power: float, damping: float, max_sweeps: int, tol: float, precision: str, structure: str
 ) -> None:
-    for name, value in (("power", power), ("damping", damping)):
-        if not 0 < value <= 1:
-            raise ValueError(f"{name} must be in (0, 1], got {value}")
-    if max_sweeps < 1:
-        raise ValueError(f"max_sweeps must be at least 1, got {max_sweeps}")
-    if not tol > 0:
-        raise ValueError(f"tol must be positive, got {tol}")
-    if precision not in ("float64", "float32"):
-        raise ValueError(f"precision must be 'float64' or 'float32', got {precision!r}")
-    if structure not in _STRUCTURES:
-        raise ValueError(f"structure is {structure!r}; choose one of {_STRUCTURES}")
+    check_share(power, "power", one=True)
+    check_share(damping, "damping", one=True)
+    check_count(max_sweeps, "max_sweeps")
+    check_positive(tol, "tol")
+    check_choice(precision, "precision", "float64", "float32")
+    check_choice(structure, "structure", *_STRUCTURES)

@@ -14,6 +14,7 @@ import numpy as np
 from jax import Array, core
 
 from bayesrank._stack import outside
+from bayesrank._validate import check_count
 from bayesrank.infer.result import AccuracyWarning, EPResult
 
 
@@ -29,8 +30,7 @@ def check_run(rng_key: Any, num_samples: Any, arguments: Any) -> None:
             f"rng_key is {_described(rng_key)}; pass a random key, jax.random.key(0) say, before "
             "the program's own arguments"
         )
-    if num_samples < 0:
-        raise ValueError(f"num_samples must not be negative, got {num_samples}")
+    check_count(num_samples, "num_samples", 0)
 
 
 def _is_key(value: Any) -> bool:

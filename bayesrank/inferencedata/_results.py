@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from numpyro.handlers import seed, substitute, trace
 from numpyro.infer import SVI, Predictive
 
+from bayesrank._validate import check_count
+
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -104,8 +106,7 @@ class SVIPosterior:
         num_samples: int = 1000,
         rng_key: jax.Array | None = None,
     ) -> None:
-        if num_samples < 1:
-            raise ValueError(f"num_samples must be at least 1, got {num_samples}")
+        num_samples = check_count(num_samples, "num_samples")
         self.model: Callable[..., Any] = svi.model
         self.guide: Callable[..., Any] = svi.guide
         self.guide_params = dict(params)

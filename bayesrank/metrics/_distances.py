@@ -16,6 +16,7 @@ from typing import Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bayesrank._validate import check_share
 from bayesrank.metrics._relevance import check_k
 from bayesrank.metrics._result import PerQuery
 from bayesrank.metrics.lists import Lists, arrange, ratio
@@ -62,8 +63,7 @@ def kendall_distance(
         If `k` or `penalty` is out of range.
     """
     limit = check_k(k)
-    if not 0 <= penalty <= 1:
-        raise ValueError(f"penalty must lie between 0 and 1, got {penalty}; 0.5 is the usual one")
+    penalty = check_share(penalty, "penalty", zero=True, one=True, usual="0.5")
 
     def kernel(lists: Lists) -> Array:
         cut = lists if k is None else _cut(lists, limit)

@@ -14,6 +14,7 @@ from typing import Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bayesrank._validate import check_not_negative
 from bayesrank.metrics._result import PerQuery
 from bayesrank.metrics.lists import Lists, ratio
 from bayesrank.metrics.pairs import count_pairs, item_losses
@@ -105,8 +106,7 @@ def k_partite_error(
     ValueError
         If `alpha` is below zero.
     """
-    if not alpha >= 0:
-        raise ValueError(f"alpha must not be below zero, got {alpha}; 0 counts pairs alike")
+    alpha = check_not_negative(alpha, "alpha")
 
     def kernel(lists: Lists) -> Array:
         if alpha == 0 and not strict:

@@ -13,6 +13,7 @@ from typing import Literal, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bayesrank._validate import check_choice
 from bayesrank.metrics._relevance import check_k
 from bayesrank.metrics._result import PerQuery
 from bayesrank.metrics.lists import Lists, order_of, ratio
@@ -64,8 +65,7 @@ def ndcg(
     0.6199
     """
     limit = check_k(k)
-    if gain not in ("exponential", "linear"):
-        raise ValueError(f"gain must be 'exponential' or 'linear', got {gain!r}")
+    check_choice(gain, "gain", "exponential", "linear")
 
     def kernel(lists: Lists) -> Array:
         if gain == "exponential" and lists.label.max() > LARGEST_EXPONENT:

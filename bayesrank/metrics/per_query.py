@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bayesrank._validate import check_positive
 from bayesrank.metrics._result import PerQuery
 from bayesrank.metrics.lists import Lists, arrange, rank_codes
 from bayesrank.metrics.problem import Array, LabelKind, ScoredLists, Ties, check
@@ -36,11 +37,7 @@ def per_query(
 
 
 def _binarize(problem: ScoredLists, min_relevant: float) -> ScoredLists:
-    if not min_relevant > 0:
-        raise ValueError(
-            f"min_relevant must be above zero, got {min_relevant}; "
-            "a label of zero stands for an item that is not relevant"
-        )
+    min_relevant = check_positive(min_relevant, "min_relevant")
     labels = (problem.labels >= min_relevant) * 1.0
     return problem._replace(labels=labels, levels=(0.0, 1.0))
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bayesrank._tables import missing, numbered, plain_array
+from bayesrank._validate import check_choice
 
 Array = Any
 Ties = Literal["expected", "trec", "input"]
@@ -144,8 +145,7 @@ def number_queries(query: ArrayLike | None, n: int) -> tuple[NDArray[np.intp], N
 
 
 def _tiebreak(ties: Ties, item: ArrayLike | None, n: int) -> NDArray[np.int64] | None:
-    if ties not in get_args(Ties):
-        raise ValueError(f"ties must be one of {', '.join(get_args(Ties))}, got {ties!r}")
+    check_choice(ties, "ties", *get_args(Ties))
     if ties == "expected":
         return None
     if ties == "input":

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
 from bayesrank._names import check_names
-from bayesrank._validate import check_pairs
+from bayesrank._validate import check_choice, check_pairs
 from bayesrank.plots.figure import axes_or_new, frame, plain_legend, shorten
 
 if TYPE_CHECKING:
@@ -51,8 +51,7 @@ def plot_learning_curves(
     ValueError
         If an argument cannot be used; the message names it and what to do.
     """
-    if band not in ("sd", "se"):
-        raise ValueError(f"band must be 'sd' or 'se', got {band!r}")
+    check_choice(band, "band", "sd", "se")
     if not curves:
         raise ValueError("curves is empty; give at least one name with its errors")
     tables = {name: _errors(name, values) for name, values in curves.items()}

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
+from bayesrank._validate import check_count
 from bayesrank.plots.figure import axes_or_new, heat_map, ranked_labels, shorten
 from bayesrank.ranking import pairwise_probability, summarize
 
@@ -45,8 +46,7 @@ def plot_pairwise(
         If ``max_items`` is not positive, or ``samples``, ``names`` or ``components`` do not fit,
         see `bayesrank.ranking`.
     """
-    if max_items < 1:
-        raise ValueError(f"max_items must be at least 1, got {max_items}")
+    check_count(max_items, "max_items")
     summary = summarize(samples, names, components=components)
     drawn, component = summary.indices[:max_items], summary.component[:max_items]
     probability = pairwise_probability(np.asarray(samples)[:, drawn])

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
+from bayesrank._validate import check_count
 from bayesrank.plots.figure import axes_or_new, ranked_labels
 from bayesrank.ranking import RankSummary
 from bayesrank.ranking.columns import span
@@ -38,8 +39,7 @@ def plot_ranking(
     ValueError
         If ``max_items`` is less than 2.
     """
-    if max_items < 2:
-        raise ValueError(f"max_items must be at least 2, got {max_items}")
+    check_count(max_items, "max_items", 2)
     n = len(summary)
     tail = max(1, max_items // 4) if n > max_items else 0
     head = max_items - tail if tail else n

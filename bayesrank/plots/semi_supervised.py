@@ -18,6 +18,8 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from bayesrank._validate import check_count
+
 Array = NDArray[np.float64]
 
 _MARGIN = 0.12
@@ -80,8 +82,7 @@ def plot_semi_supervised(
     items, pairs = np.asarray(X, float), np.asarray(comparisons)
     if items.ndim != 2 or items.shape[1] != 2:
         raise ValueError(f"X has shape {items.shape}; the picture takes two features, (n, 2)")
-    if num_grid < 2:
-        raise ValueError(f"num_grid must be at least 2, got {num_grid}")
+    check_count(num_grid, "num_grid", 2)
     with_graph = semi_supervised.predict(items)
     place = np.argsort(with_graph[0]) if order is None else np.asarray(order)
     axis_values, grid = _grid(items, num_grid)

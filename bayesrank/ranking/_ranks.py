@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bayesrank._memory import check_memory
-from bayesrank._validate import check_level
+from bayesrank._validate import check_choice, check_level
 
 Array = NDArray[Any]
 
@@ -133,14 +133,11 @@ def rank_samples(
     array([[2. , 1. , 3. ],
            [2.5, 2.5, 1. ]])
     """
+    check_choice(ties, "ties", "average", "min", "max")
     low, high = rank_bounds(check_samples(samples))
     if ties == "average":
         return (low.astype(np.float64) + high) / 2.0
-    if ties == "min":
-        return low.astype(np.int64)
-    if ties == "max":
-        return high.astype(np.int64)
-    raise ValueError(f"ties must be 'average', 'min' or 'max', got {ties!r}")
+    return (low if ties == "min" else high).astype(np.int64)
 
 
 def prob_top_k(samples: ArrayLike, k: int) -> Array:

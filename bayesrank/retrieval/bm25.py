@@ -13,13 +13,13 @@ References
    Okapi at TREC-3. TREC.
 """
 
-from numbers import Real
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from bayesrank._validate import check_choice, check_not_negative, check_share
 from bayesrank.retrieval.counts import Collection
 from bayesrank.retrieval.engine import SearchEngine
 
@@ -57,13 +57,9 @@ class BM25(SearchEngine):
     def __init__(
         self, *, k1: float = 1.2, b: float = 0.75, idf: Literal["smooth", "log", "odds"] = "smooth"
     ) -> None:
-        if not isinstance(k1, Real) or not 0 <= k1 < np.inf:
-            raise ValueError(f"k1 is {k1!r}; pass a number from 0 on")
-        if not isinstance(b, Real) or not 0 <= b <= 1:
-            raise ValueError(f"b is {b!r}; pass a number from 0 to 1")
-        if idf not in ("smooth", "log", "odds"):
-            raise ValueError(f"idf is {idf!r}; choose 'smooth', 'log' or 'odds'")
-        self.k1, self.b, self.idf = k1, b, idf
+        self.k1 = check_not_negative(k1, "k1")
+        self.b = check_share(b, "b", zero=True, one=True)
+        self.idf = check_choice(idf, "idf", "smooth", "log", "odds")
 
     def fit(self, counts: Any) -> Self:
         """Index documents, see `index`."""

@@ -1,6 +1,5 @@
 """Links between documents: checked, without direction, and drawn as triples."""
 
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from bayesrank._tables import plain_array
-from bayesrank._validate import check_pairs
+from bayesrank._validate import check_not_negative, check_pairs
 
 Integers = NDArray[np.int64]
 
@@ -133,8 +132,7 @@ def with_linked(scores: Any, links: Links, weight: float) -> Any:
             f"scores has {rows.shape[1]} documents, and links {links.num_documents}; pass both of "
             "the same collection"
         )
-    if not isinstance(weight, Real) or not 0 <= weight < np.inf:
-        raise ValueError(f"weight is {weight!r}; pass a number from 0 on")
+    check_not_negative(weight, "weight")
     degree = np.diff(links.starts)
     share = links.adjacency.multiply(1.0 / np.maximum(degree, 1)[:, None])
     return sparse.csr_array(rows + weight * (rows @ sparse.csr_array(share).T))

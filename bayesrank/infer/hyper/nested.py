@@ -28,7 +28,7 @@ from numpyro.diagnostics import split_gelman_rubin
 from threadpoolctl import threadpool_limits
 
 from bayesrank._stack import outside
-from bayesrank._validate import check_count
+from bayesrank._validate import check_count, check_share
 from bayesrank.infer.ep import EP
 from bayesrank.infer.hyper.hyperparameters import (
     Hyperparameters,
@@ -233,8 +233,7 @@ def _check_walk(
     check_count(num_warmup, "num_warmup")
     check_count(num_samples, "num_samples", 4)
     check_count(num_chains, "num_chains")
-    if not 0 < target_accept_prob < 1:
-        raise ValueError(f"target_accept_prob must be between 0 and 1, got {target_accept_prob}")
+    check_share(target_accept_prob, "target_accept_prob", usual="0.8")
 
 
 class _Walk(NamedTuple):

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from bayesrank._validate import (
     check_base_kernels,
+    check_choice,
     check_count,
     check_different,
     check_levels,
+    check_not_negative,
     check_numbers,
     check_pairs_of_items,
+    check_positive,
 )
 from bayesrank.solvers.collaborative.kernel_prior import CoreKernels
 from bayesrank.solvers.collaborative.likelihood_gaussian import GaussianNoise
@@ -46,20 +48,12 @@ def check_settings(
     tol: float,
 ) -> None:
     """Refuse settings that make no sense."""
-    if likelihood not in LIKELIHOODS:
-        raise ValueError(f"likelihood is {likelihood!r}; choose one of {tuple(LIKELIHOODS)}")
-    units = dict.fromkeys(strengths, "a number of users") | dict.fromkeys(
-        spreads, "a standard deviation, such as 0.3, or 0 for none"
-    )
+    check_choice(likelihood, "likelihood", *LIKELIHOODS)
     for name, value in (strengths | spreads).items():
-        if not isinstance(value, Real) or isinstance(value, bool):
-            raise ValueError(f"{name} is {value!r}; pass {units[name]}")
-        if not 0 <= value < np.inf:
-            raise ValueError(f"{name} must not be negative or infinite, got {value}")
+        check_not_negative(value, name)
     check_count(num_kernel_items, "num_kernel_items")
     check_count(max_iterations, "max_iterations")
-    if not isinstance(tol, Real) or not tol > 0:
-        raise ValueError(f"tol must be positive, got {tol!r}")
+    check_positive(tol, "tol")
 
 
 def check_run(

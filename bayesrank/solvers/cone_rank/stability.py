@@ -8,6 +8,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesrank._validate import check_count, check_share
+
 
 def stability_bound(
     atoms: NDArray[np.float64],
@@ -47,9 +49,7 @@ def risk_bound(
     ValueError
         If `epsilon` is not between 0 and 1, or `num_queries` not positive.
     """
-    if not 0.0 < epsilon < 1.0:
-        raise ValueError(f"epsilon is {epsilon}; pass a probability between 0 and 1")
-    if num_queries < 1:
-        raise ValueError(f"num_queries is {num_queries}; pass a positive number")
+    epsilon = check_share(epsilon, "epsilon", usual="0.05")
+    num_queries = check_count(num_queries, "num_queries")
     spread = math.sqrt(math.log(1.0 / epsilon) / (2.0 * num_queries))
     return empirical + 2.0 * beta + (4.0 * num_queries * beta + largest_loss) * spread

@@ -29,7 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from bayesrank._validate import check_positive, refuse_rows
+from bayesrank._validate import check_count, check_positive, refuse_rows
 
 FIELDS = ("ranknet", "margin", "ndcg", "loss2", "loss2++", "mrr", "wta")
 # Fields without gains: all pairs of unlike grades count alike.
@@ -81,8 +81,8 @@ class Field:
     def __post_init__(self) -> None:
         if self.name not in FIELDS:
             raise ValueError(f"field is {self.name!r}; choose one of {FIELDS}, or pass a function")
-        if self.k is not None and self.k < 1:
-            raise ValueError(f"k is {self.k}; pass a whole number from 1 on, or None")
+        if self.k is not None:
+            check_count(self.k, "k")
         for name in ("sigma", "delta"):
             check_positive(getattr(self, name), name)
 
