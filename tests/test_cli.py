@@ -181,6 +181,23 @@ def test_a_dry_run_says_what_was_read_and_does_nothing(folder, seen, capsys):
     assert not seen and names_in(folder) == {"c.csv", "i.csv"}
 
 
+def test_a_dry_run_says_times_as_people_do_and_what_is_left_out(folder, seen, capsys):
+    rows = "white,black,result,day\na,b,1-0,2024-05-31\nb,a,0-1,2024-06-30 18:30\n"
+    Path("t.csv").write_text(rows)
+    assert run("rank", "t.csv", "--time", "day", "--dry-run") == 0
+    said = capsys.readouterr()
+    assert said.out.splitlines()[-1] == "times: 2024-05-31 to 2024-06-30T18:30"
+    assert "with --time, who was shown first or at home is not used (silence with" in said.err
+
+
+def test_ties_of_weighted_rows_are_counted_alike(folder, seen, capsys):
+    Path("w.csv").write_text("winner,loser,tie,weight\na,b,0,3\nb,c,1,2\na,c,1,2\n")
+    assert run("rank", "w.csv", "--out", "o") == 0
+    found = json.loads(Path("o/ranking.json").read_text(encoding="utf-8"))
+    assert found["counts"] == "3 items, 7 comparisons (4 ties)"
+    assert (found["num_comparisons"], found["num_ties"]) == (7, 4)
+
+
 def test_same_seed_same_table(folder, seen, capsys):
     def table(seed):
         assert run("rank", "c.csv", "--quiet", "--seed", seed) == 0

@@ -208,6 +208,15 @@ def test_skills_are_called_by_the_names_of_items():
     )
 
 
+@pytest.mark.parametrize("advice", ["run again with num_samples=1000", "run it with power=0.5"])
+def test_a_person_who_ranks_is_not_told_of_arguments_of_python(advice):
+    check = CrossCheck(
+        {}, (), (), {"ep": Verdict("ep", "unclear", f"So: {advice}.")}, {}, 0.1, None, None
+    )
+    named = Crosschecked(None, check).named([]).check
+    assert named is not None and named.verdict.sentence == "So."
+
+
 def test_everything_is_checked_and_warnings_come_first():
     summary = summarize(np.random.default_rng(0).normal(size=(50, 3)), prior_sd=1.0)
     checks = trust_checks(TRIANGLE, summary, np.zeros((5, 3)), {}, "skipped")

@@ -16,10 +16,10 @@ from bayesrank.cli.ask_screen import leaders_table
 from bayesrank.cli.progress import Steps
 from bayesrank.cli.tables import legend, ranking_table
 from bayesrank.cli.trust import trust_checks
-from bayesrank.cli.words import conclusion, counts, elo_per_skill, win_chance
+from bayesrank.cli.words import conclusion, counts, elo_per_skill, moment, win_chance
 from bayesrank.datasets import ComparisonData, read_comparisons
 from bayesrank.ranking import count_records, summarize
-from bayesrank.ranking.columns import EloScale, columns_of
+from bayesrank.ranking.columns import EloScale, columns_of, count
 
 
 def _printed(table) -> str:
@@ -224,6 +224,35 @@ def _show(*, terminal: bool, quiet: bool) -> str:
         with steps.step("Drawing"):
             pass
     return file.getvalue()
+
+
+def test_warnings_name_no_arguments_that_commands_do_not_have():
+    file = io.StringIO()
+    with Steps(Console(file=file, width=100), quiet=True).running():
+        warnings.simplefilter("always")
+        warnings.warn("EP did not converge at 1 of 2. Try power=0.5 or more", stacklevel=1)
+    assert file.getvalue() == "Warning: EP did not converge at 1 of 2\n"
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [(3.0, "3"), (0.0, "0"), (1234567.0, "1234567"), (2.25, "2.25"), (0.1, "0.1")],
+)
+def test_counts_of_wins_have_their_digits(number, said):
+    assert count(number) == said
+
+
+@pytest.mark.parametrize(
+    ("time", "said"),
+    [
+        (1704253600.5, "1704253600.5"),
+        (2021.0, "2021"),
+        (np.datetime64("2024-05-31", "us"), "2024-05-31"),
+        (np.datetime64("2024-05-31T18:30", "us"), "2024-05-31T18:30"),
+    ],
+)
+def test_times_are_said_in_full_and_no_further(time, said):
+    assert moment(time) == said
 
 
 def test_progress_in_a_log_on_a_terminal_and_when_quiet():

@@ -90,6 +90,7 @@ def test_the_page_is_well_formed_and_holds_everything():
     assert cells(page, "Mean") == [f"{mean:+.2f}" for mean in summary.mean]
     ends = zip(summary.rank_lower, summary.rank_upper, strict=True)
     assert cells(page, "90% ranks") == [f"{a}" if a == b else f"{a}–{b}" for a, b in ends]
+    assert ">99" in page.rows[8] and not any("100" in row for row in page.rows)
     words = " ".join(page.words)
     for said in ("Drinks & <co>", "A <b> wins.", "As x < y & z.", "A note.", "How to cite"):
         assert said in words

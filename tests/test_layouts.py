@@ -3,6 +3,7 @@
 import gzip
 import re
 import tomllib
+import warnings
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -353,6 +354,25 @@ SUBTLE: dict[str, tuple[str | bytes, dict[str, Any], str]] = {
     ),
     "half_of_UTF_16.csv": ("winner,loser\na,b\nb,c\n".encode("utf-16")[:-1], {}, "row 3: this is "),
     "zero_byte.csv": ("winner,loser\nAda,B\0b\n", {}, "row 2: there is a zero byte; "),
+    "zip.csv": (
+        b"PK\3\4\x14\0\xe9", {}, "this is a zip archive; unpack it; the name of a spreadsheet ends",
+    ),
+    "gzip.csv": (gzip.compress(b"winner,loser\na,b\n"), {}, "packed by gzip; let its name end"),
+    "header.csv": ("winner,loser", {}, "there is a header but no row below it; add the data"),
+    "codes_again.csv": (
+        "left,right,choice\na,b,1\nb,c,0\n", {"outcome_codes": ("1", "0", "1")},
+        "column 'choice': --outcome-codes gives two meanings to '1'; give it one",
+    ),
+    "codes_of_three.csv": (
+        "left,right,choice\na,b,0\nb,c,1\n", {}, "left, right and ties: --outcome-codes FIRST,",
+    ),
+    "format_of_dates.csv": (
+        "winner,loser,day\na,b,06/08/24\n", {"time": "day", "date_format": "dd/mm/yy"},
+        "'06/08/24' is not a date written as 'dd/mm/yy'; correct it, or --date-format, as in %d",
+    ),
+    "no_time.csv": (
+        "winner,loser,day\na,b,2024-5-1\na,b,\n", {"time": "day"}, "row 3, column 'day': the time",
+    ),
 }  # fmt: skip
 
 
@@ -366,6 +386,14 @@ def test_what_is_close_to_another_layout(tmp_path, name):
     except DataError as error:
         assert answer in str(error) and error.path == path
         assert "\n" not in str(error) and error.fix in str(error)
+
+
+def test_what_is_refused_is_not_said_to_be_read(tmp_path):
+    path = tmp_path / "UTF_16_without_mark.csv"
+    path.write_bytes("winner,loser\nZoë,Bob\n".encode("utf-16-le"))
+    with warnings.catch_warnings(), pytest.raises(DataError, match="there is a zero byte"):
+        warnings.simplefilter("error")
+        read_comparisons(path)
 
 
 def test_numbers_that_stand_for_sides_are_told(tmp_path):

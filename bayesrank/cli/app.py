@@ -96,7 +96,8 @@ def run(args: Sequence[str] | None = None) -> NoReturn:
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "bayesrank"
         problem = error.format_message().rstrip(".")
-        _fail(f"{problem}. See `{where} --help`.")
+        end = "" if problem.endswith("?") else "."
+        _fail(f"{problem}{end} See `{where} --help`.")
     except (click.Abort, KeyboardInterrupt):
         _fail(f"Interrupted; {kept()}.", code=130)
     except Interrupted as error:

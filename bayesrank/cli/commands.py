@@ -6,7 +6,19 @@ from typing import Any
 import click
 
 from bayesrank._memory import FITS, READS
-from bayesrank.cli.options import OUT, QUIET, SEED, choice, command, count, file, level, option
+from bayesrank.cli.options import (
+    OUT,
+    QUIET,
+    SEED,
+    Real,
+    Whole,
+    choice,
+    command,
+    count,
+    file,
+    level,
+    option,
+)
 
 _HYPERPARAMETERS = ("integrate", "map", "prior")
 _COLUMNS = (
@@ -120,7 +132,7 @@ ask = command(
     option("--question", default="Which is better?"),
     count("--top", 3),
     level(),
-    option("--min-gain", click.FloatRange(0, min_open=True), metavar="NATS"),
+    option("--min-gain", Real(0, min_open=True), metavar="NATS"),
     option("--retire", multiple=True, metavar="NAME"),
     option("--restore", multiple=True, metavar="NAME"),
     file("--export"),
@@ -132,7 +144,7 @@ rate = command(
     file("--items"),
     count("--levels", least=2),
     count("--top", 10),
-    option("--strength", click.FloatRange(min=0), callback=_finite),
+    option("--strength", Real(min=0), callback=_finite),
     count("--iterations", 200),
     OUT,
     count("--rows", 10),
@@ -184,7 +196,7 @@ search = command(
     file("--links"),
     file("--out", "run.csv"),
     choice("--method", "bm25", "link-learn"),
-    option("--link-weight", click.FloatRange(min=0)),
+    option("--link-weight", Real(min=0)),
     file("--judged"),
     option("--language", default="english"),
     count("-k", 100),
@@ -202,11 +214,11 @@ stream = command(
     count("--features"),
     option("--format form", click.Choice(["svmlight", "csv"])),
     choice("--learner", *_LEARNERS, metavar="NAME"),
-    option("--degree", click.IntRange(1, 5), default=1),
-    option("--forgetting", click.FloatRange(0, 1, max_open=True), default=0.0),
+    option("--degree", Whole(1, 5), default=1),
+    option("--forgetting", Real(0, 1, max_open=True), default=0.0),
     count("--members num_members", 100),
-    option("--tau", click.FloatRange(0, 1, min_open=True), default=0.3),
-    option("--eta", click.FloatRange(0, min_open=True), default=0.1),
+    option("--tau", Real(0, 1, min_open=True), default=0.3),
+    option("--eta", Real(0, min_open=True), default=0.1),
     SEED,
     file("--checkpoint", "bayesrank-stream.npz"),
     count("--every", 1000),

@@ -14,7 +14,7 @@ import numpy as np
 
 from bayesrank._version import __version__
 from bayesrank.cli.outputs import OutputError
-from bayesrank.cli.words import counts, observations
+from bayesrank.cli.words import counts, observations, times
 from bayesrank.ranking import pairwise_probability
 from bayesrank.ranking.columns import EloScale, file_columns
 
@@ -41,7 +41,7 @@ def document(
         "counts": counts(data),
         "num_items": data.num_items,
         "num_comparisons": observations(data)[0],
-        "num_ties": int(data.tied.sum()),
+        "num_ties": times(data, data.tied),
         "level": summary.level,
         "rankings": [
             {"category": category, "verdict": said, "items": _rows(each, ranking.elo)}

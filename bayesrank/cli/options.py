@@ -25,6 +25,18 @@ class _File(click.Path):
         return super().convert(value, param, ctx)
 
 
+class Whole(click.IntRange):
+    """A whole number in a range."""
+
+    name = "integer"
+
+
+class Real(click.FloatRange):
+    """A number in a range."""
+
+    name = "number"
+
+
 class _Seed(click.ParamType):
     """A seed, whose range is in its error and not in the help."""
 
@@ -32,7 +44,7 @@ class _Seed(click.ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Take a whole number of 32 bits."""
-        return click.IntRange(0, 2**32 - 1).convert(value, param, ctx)
+        return Whole(0, 2**32 - 1).convert(value, param, ctx)
 
 
 FILE = _File(path_type=Path, allow_dash=True)
@@ -98,12 +110,12 @@ def choice(name: str, *values: str, **more: Any) -> Option:
 
 def count(name: str, default: int | None = None, least: int = 1) -> Option:
     """Declare a whole number."""
-    return option(name, click.IntRange(min=least), default=default, metavar="N")
+    return option(name, Whole(min=least), default=default, metavar="N")
 
 
 def level() -> Option:
     """Declare a probability."""
-    between = click.FloatRange(0, 1, min_open=True, max_open=True)
+    between = Real(0, 1, min_open=True, max_open=True)
     return option("--level", between, default=0.9, metavar="P")
 
 

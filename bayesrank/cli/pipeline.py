@@ -23,6 +23,7 @@ from bayesrank.cli.words import (
     elo_per_skill,
     is_log,
     method,
+    moment,
     notes_on,
     unit,
     win_chance,
@@ -153,13 +154,14 @@ def _show_ranking(run: Job, ranking: Ranking, settings: Settings) -> None:
 
 def dry_run(data: ComparisonData) -> str:
     """What was read of the files, in a few lines."""
+    ends = () if data.times is None else (data.times.min(), data.times.max())
     parts = {
         "layout": data.layout,
         "judges": _some(data.judge_names),
         "categories": _some(data.category_names),
         "position": data.position_label if data.position is not None else "",
         "features": ", ".join(data.feature_names),
-        "times": "" if data.times is None else f"{data.times.min()} to {data.times.max()}",
+        "times": " to ".join(map(moment, ends)),
         "not used": ", ".join(data.ignored_columns),
     }
     return "\n".join([counts(data), *(f"{name}: {said}" for name, said in parts.items() if said)])
@@ -190,7 +192,7 @@ def _check_memory(data: ComparisonData) -> None:
 def rank_items(data: ComparisonData, settings: Settings, steps: Steps) -> Ranking:
     """Learn the hyperparameters and the skills, and rank."""
     with steps.step("Loading JAX and NumPyro"):
-        import bayesrank.estimators  # noqa: F401
+        from bayesrank.estimators import ArenaRanker, OrderRanker, PairwiseRanker  # noqa: F401
     with steps.step("Fitting the skills (EP)") as advance:
         ranker: Any = _fit(data, settings, lambda number, _: advance(None, f"step {number}"))
     with steps.step("Ranking"):

@@ -1,5 +1,6 @@
 """Progress on standard error while the work goes on."""
 
+import re
 import threading
 import time
 import warnings
@@ -14,6 +15,8 @@ from bayesrank._names import shown
 from bayesrank.cli.compiled import forgets_damaged_code
 from bayesrank.cli.interrupt import look
 
+# Advice on arguments that commands do not have.
+_IN_PYTHON = re.compile(r"\. (?:Try power=|See result\.accuracy|Give it more max_iter).*")
 _WIDE = 10_000  # a file or a pipe has no edge to fold at
 
 
@@ -103,7 +106,7 @@ class Steps:
         file: object = None,
         line: str | None = None,
     ) -> None:
-        text = shown(" ".join(str(message).split()))
+        text = _IN_PYTHON.sub("", shown(" ".join(str(message).split())))
         if text.startswith("Glyph") and "missing from font" in text:  # one for each letter
             text = "pictures lack some letters of the names, for which the font has no glyphs"
         if text in self._said or forgets_damaged_code(text):

@@ -12,9 +12,9 @@ from bayesrank.cli.say import say
 from bayesrank.datasets import ColumnNames, ComparisonData, load_nfl, read_comparisons
 
 _LEFT_OUT = {
-    "judges": ("judge", "judges"),
-    "categories": ("category", "categories"),
-    "position": ("home", "the position (who was shown first or at home)"),
+    "judges": ("judge", "judges in the file are"),
+    "categories": ("category", "categories in the file are"),
+    "position": ("home", "who was shown first or at home is"),
 }
 
 
@@ -70,7 +70,7 @@ def _settled(data: ComparisonData, names: ColumnNames, home: bool | None) -> Com
         if asked[field]:
             raise click.UsageError(f"--{named} does not go with {other}; leave one of them out.")
         quiet = "--no-home" if named == "home" else "--ignore and the column's name"
-        say(f"Warning: with {other}, {what} in the file are not used (silence with {quiet}).")
+        say(f"Warning: with {other}, {what} not used (silence with {quiet}).")
         data = replace(data, **{field: None})
     return data
 

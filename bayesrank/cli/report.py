@@ -7,7 +7,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from bayesrank._names import count_of, shown
-from bayesrank.ranking.columns import percent
+from bayesrank.ranking.columns import count, percent, whole_percent
 
 _OPEN_ROWS, _MOST_ROWS = 20, 2000
 
@@ -17,7 +17,7 @@ def report(document: Mapping[str, Any]) -> str:
     pages = Environment(
         loader=PackageLoader("bayesrank.cli", "pages"), autoescape=True, undefined=StrictUndefined
     )
-    pages.filters["shown"] = shown
+    pages.filters |= {"shown": shown, "whole_percent": whole_percent}
     rankings = document["rankings"]
     items = rankings[0]["items"]
     checks = [list(check.values()) for check in document["checks"]]
@@ -79,7 +79,7 @@ def ranking_rows(items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             "ranks": _ends(item["rank_lower"], item["rank_upper"]),
             "best": percent(item["prob_best"]),
             "next": _chance(item["prob_better_than_next"]),
-            "record": "-".join(f"{item[name]:g}" for name in counts if name in item),
+            "record": "-".join(count(item[name]) for name in counts if name in item),
         }
         for place, item in enumerate(kept)
     ]

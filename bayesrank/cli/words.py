@@ -114,15 +114,15 @@ def notes_on(data: ComparisonData, params: Params) -> tuple[str, ...]:
         names = ", ".join(data.feature_names[i] for i in order)
         notes.append(f"Features, strongest effect first: {names}.")
     if data.times is not None:
-        notes.append(f"Skills change over time; the ranking is as of {_last(data.times)}.")
+        notes.append(f"Skills change over time; the ranking is as of {moment(data.times.max())}.")
     return tuple(notes)
 
 
-def _last(times: np.ndarray) -> str:
-    last = times.max()
-    if times.dtype.kind != "M":
-        return f"{last:g}"
-    return str(last).removesuffix("T00:00:00.000000")
+def moment(time: Any) -> str:
+    """A number or a date, with all that it says and no more."""
+    if not isinstance(time, np.datetime64):
+        return f"{time:.15g}"
+    return np.datetime_as_string(time, unit="auto")
 
 
 def method(

@@ -174,7 +174,7 @@ def _refuse_unclear(found: Found, column: Column, unclear: Any, by_number: str |
     cell = column.values[column.codes[int(np.argmax(unclear))]]
     if by_number is not None:
         problem = f"it {by_number}, which may mean several things"
-        fix = f"say which are for {first}, {second} and ties: --outcome-codes 1,2,0"
+        fix = f"say which are for {first}, {second} and ties: --outcome-codes FIRST,SECOND,TIE"
     else:
         missing = cell.lower() in cells.NOTHING
         problem = "the outcome is missing" if missing else f"{cell!r} is not a recognised outcome"
@@ -198,11 +198,12 @@ def _refuse_turned_points(found: Found, column: Column, chosen: ColumnNames) -> 
 
 def _by_codes(found: Found, column: Column, codes: tuple[str, ...]) -> NDArray[np.int64]:
     """Outcomes by what the person says that they mean."""
-    meaning = {
-        code.strip().lower(): outcome
-        for outcome, alike in zip((WIN, LOSS, TIE), codes, strict=False)
-        for code in alike.split("|")
-    }
+    meaning: dict[str, int] = {}
+    for outcome, alike in zip((WIN, LOSS, TIE), codes, strict=False):
+        for code in alike.split("|"):
+            if meaning.setdefault(code.strip().lower(), outcome) != outcome:
+                problem = f"--outcome-codes gives two meanings to {code.strip()!r}"
+                raise found.table.error(problem, "give it one", column)
     fix = "name it with --outcome-codes FIRST,SECOND,TIE, or remove the row"
     found.table.refuse(column, lambda cell: cell.lower() not in meaning, "is not a code", fix)
     return np.array([meaning[cell.lower()] for cell in column.values])[column.codes]

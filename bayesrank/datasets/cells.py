@@ -158,8 +158,13 @@ def time(
     for cell, date in zip(column.values, found, strict=True):
         if date is None:
             problem = f"{quoted(cell)} is not a date such as 2024-05-31"
-            hint = "or say how dates are written, as in --date-format %d/%m/%Y"
-            raise table.error(problem, f"{fix}, {hint}", column, column.holds(cell))
+            hint = f"{fix}, or say how dates are written, as in --date-format %d/%m/%Y"
+            if not cell:
+                problem, hint = "the time is missing", "write it, or remove the row"
+            elif date_format is not None:
+                problem = f"{quoted(cell)} is not a date written as {date_format!r}"
+                hint = "correct it, or --date-format, as in %d/%m/%Y"
+            raise table.error(problem, hint, column, column.holds(cell))
     zones = [date.tzinfo is not None for date in found if date is not None]
     if any(zones) and not all(zones):
         where = column.holds(column.values[zones.index(not zones[0])])

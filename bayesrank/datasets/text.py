@@ -28,6 +28,10 @@ _MARKS = {
     codecs.BOM_UTF16_BE: ("utf-16",),
     b"": ("utf-8", "cp1252"),
 }
+_PACKED = {
+    b"\x1f\x8b": ("this is packed by gzip", "let its name end in .gz"),
+    b"PK\3\4": ("this is a zip archive", "unpack it; the name of a spreadsheet ends in .xlsx"),
+}
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _HEAD = 1_000_000  # bytes that are looked at to find what separates columns
 _BLOCK = 1_000_000  # bytes that are split at once, so that what is in between stays small
@@ -73,22 +77,27 @@ def read_bytes(path: Path) -> bytes:
         except (gzip.BadGzipFile, EOFError, zlib.error):
             problem = "this is not a complete gzip file"
             raise DataError(path, problem, "compress it again") from None
-    raw = _as_utf8(path, raw)
+    packed = next((each for each in _PACKED if raw.startswith(each)), None)
+    if packed is not None:
+        raise DataError(path, *_PACKED[packed])
+    raw, encoding = _as_utf8(path, raw)
     if b"\0" in raw:
         row = raw.count(b"\n", 0, raw.index(b"\0")) + 1
         raise DataError(path, "there is a zero byte", "save it as UTF-8 text", row=row)
+    if encoding == "cp1252":
+        tell(f"{path.name} is not UTF-8 text and is read as Windows-1252: check its accents.")
     if not raw or raw.isspace():
         raise DataError(path, "the file is empty", "give one with a header and rows")
     return raw
 
 
-def _as_utf8(path: Path, raw: bytes) -> bytes:
-    """Text of any encoding as UTF-8; a note says if it is read as Windows-1252."""
+def _as_utf8(path: Path, raw: bytes) -> tuple[bytes, str]:
+    """Text of any encoding as UTF-8, and the encoding that it had."""
     mark = next((mark for mark in _MARKS if raw.startswith(mark)), b"")
     if mark == codecs.BOM_UTF8:
         raw = raw[len(mark) :]
     if raw.isascii():
-        return raw
+        return raw, "utf-8"
     row = 1
     for encoding in _MARKS[mark]:
         try:
@@ -96,11 +105,7 @@ def _as_utf8(path: Path, raw: bytes) -> bytes:
         except UnicodeDecodeError as error:
             row = raw.count(b"\n", 0, error.start) + 1
             continue
-        if encoding == "utf-8":
-            return raw
-        if encoding == "cp1252":
-            tell(f"{path.name} is not UTF-8 text and is read as Windows-1252: check its accents.")
-        return text.encode()
+        return (raw if encoding == "utf-8" else text.encode()), encoding
     fix = "save it as UTF-8"
     raise DataError(path, "this is neither UTF-8 nor Windows-1252 text", fix, row=row)
 
@@ -141,7 +146,7 @@ def plain_columns(raw: bytes, separator: str) -> list[Column]:
     if b'"' in raw or (b"\r" in raw and raw.count(b"\r") != raw.count(b"\r\n")):
         return []
     end = raw.find(b"\n") + 1
-    header = [cell.strip() for cell in raw[: end or None].decode().split(separator)]
+    header = [cell.strip() for cell in raw[:end].decode().split(separator)]
     if len(header) < 2 or not any(header) or not all(header[1:-1]):
         return []
     columns = _parsed(raw, end, separator, header)

@@ -29,6 +29,7 @@ NUTS: dict[str, Any] = {"num_warmup": 250, "num_samples": 500, "num_chains": 4, 
 # judges, categories and times cost little.
 MOST_ROWS, MOST_LATENTS, MOST_WITH_FURTHER = 2_000, 500, 2_000
 _DRAWS = 2000
+_IN_PYTHON = re.compile(r": run (?:it|again) with .*")
 
 
 class Crosschecked(NamedTuple):
@@ -38,7 +39,11 @@ class Crosschecked(NamedTuple):
     check: CrossCheck | None  # against NUTS
 
     def named(self, names: Sequence[str]) -> "Crosschecked":
-        """The same with the names of items, whose skills are the site `f`, in the sentences."""
+        """The same as a person who ranks reads it.
+
+        The sentences have the names of items, whose skills are the site `f`, and no advice on
+        arguments that `rank` does not have.
+        """
         if self.check is None:
             return self
 
@@ -46,7 +51,9 @@ class Crosschecked(NamedTuple):
             return f"the skill of {names[int(number[1])]}"
 
         verdicts = {
-            engine: verdict._replace(sentence=re.sub(r"\bf\[(\d+)\]", skill, verdict.sentence))
+            engine: verdict._replace(
+                sentence=re.sub(r"\bf\[(\d+)\]", skill, _IN_PYTHON.sub(".", verdict.sentence))
+            )
             for engine, verdict in self.check.verdicts.items()
         }
         return self._replace(check=replace(self.check, verdicts=verdicts))
@@ -105,7 +112,11 @@ def _against_nuts(
 
 
 def heaviest(result: Any) -> EPResult:
-    """The component of a mixture that counts most, as what EP returns there."""
+    """The component of a mixture that counts most, as what EP returns there.
+
+    NUTS judges it; that EP did not converge at other values of the hyperparameters says nothing of
+    it.
+    """
     component = max(result.components(), key=lambda each: each.weight)
     return _as_ep(
         shapes=result.shapes,
@@ -115,7 +126,7 @@ def heaviest(result: Any) -> EPResult:
         model_args=result.model_args,
         model_kwargs=result.model_kwargs,
         params=component.params,
-        converged=result.num_unconverged == 0,
+        converged=True,
         num_samples=result.num_samples,
     )
 

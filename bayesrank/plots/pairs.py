@@ -12,6 +12,7 @@ from scipy.spatial.distance import squareform
 from bayesrank._validate import check_count
 from bayesrank.plots.figure import axes_or_new, heat_map, ranked_labels, shorten
 from bayesrank.ranking import pairwise_probability, summarize
+from bayesrank.ranking.columns import whole_percent
 
 
 def plot_pairwise(
@@ -55,7 +56,7 @@ def plot_pairwise(
     rows = ranked_labels(summary.names[:max_items], summary.rank[:max_items])
     side, longest = float(np.clip(0.5 * n, 3.5, 7.0)), 0.08 * max(map(len, labels))
     ax = axes_or_new(ax, side + 2.2 + longest, side + 1.0 + longest)
-    bar = heat_map(ax, probability, rows, labels, low=0.0, what="", write=_percent)
+    bar = heat_map(ax, probability, rows, labels, low=0.0, what="", write=whole_percent)
     bar.ax.yaxis.set_major_formatter(PercentFormatter(1.0))
     ax.set_ylabel("Rank and item")
     ax.set_xlabel("than this item")
@@ -120,9 +121,3 @@ def _alike_together(correlation: np.ndarray) -> np.ndarray:
     np.fill_diagonal(apart, 0.0)
     distance = squareform(np.maximum(apart, 0.0), checks=False)
     return leaves_list(linkage(distance, method="average", optimal_ordering=True))
-
-
-def _percent(share: float) -> str:
-    """Return a share of draws as a whole percentage; no number of draws makes it 0 or 100."""
-    whole = f"{100 * share:.0f}"
-    return {"0": "<1", "100": ">99"}.get(whole, whole)

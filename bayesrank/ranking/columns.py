@@ -56,7 +56,7 @@ def columns_of(summary: RankSummary, elo: EloScale | None = None) -> list[Rankin
         wins, losses, ties = s.records
         parts, tied = ((wins, losses, ties), "-tied") if ties.any() else ((wins, losses), "")
         columns.append(
-            RankingColumn(f"Won-lost{tied}", lambda i: "-".join(f"{n[i]:g}" for n in parts))
+            RankingColumn(f"Won-lost{tied}", lambda i: "-".join(count(float(n[i])) for n in parts))
         )
     if s.num_components > 1:
         columns.insert(0, RankingColumn("Component", lambda i: str(s.component[i] + 1)))
@@ -118,6 +118,17 @@ def percent(share: float) -> str:
     if share < 0.001:
         return "<0.1%"
     return f"{100 * share:.1f}%" if share <= 0.999 else ">99.9%"
+
+
+def whole_percent(share: float) -> str:
+    """Return a share of draws as a whole percentage; no number of draws makes it 0 or 100."""
+    whole = f"{100 * share:.0f}"
+    return {"0": "<1", "100": ">99"}.get(whole, whole)
+
+
+def count(number: float) -> str:
+    """Return a sum of weights, which is a whole number where weights are, as a text."""
+    return f"{number:.2f}".rstrip("0").rstrip(".")
 
 
 def span(low: str, high: str) -> str:
