@@ -113,7 +113,7 @@ def read_arrays(path: str | Path, owner: str) -> dict[str, NDArray[Any]]:
 def no_state(path: str | Path, owner: str, reason: str) -> ValueError:
     """What to raise where a file holds no whole state."""
     return ValueError(
-        f"{path} is not a state that was saved by {owner} ({reason}); pass a file that `save` wrote"
+        f"{path} is not a state that was saved by {owner} ({reason}); pass a file that save wrote"
     )
 
 

@@ -91,8 +91,8 @@ def check_pairs(pairs: Any, count: int, name: str = "pairs", *, what: str = "ite
         return np.zeros((0, 2), np.int64)
     if values.ndim != 2 or values.shape[1] != 2 or values.dtype.kind not in _WHOLE:
         raise ValueError(
-            f"`{name}` has shape {values.shape} and dtype {values.dtype}; pass pairs of {what} "
-            "numbers, integers of shape (P, 2)."
+            f"{name} has shape {values.shape} and dtype {values.dtype}; pass pairs of {what} "
+            "numbers, integers of shape (P, 2)"
         )
     if isinstance(values, np.ndarray):
         _refuse_unknown(values, count, name, what)
@@ -122,23 +122,23 @@ def check_comparisons(comparisons: ArrayLike, num_items: int) -> Array:
     """Return comparisons of two different items each as an integer array (K, 2)."""
     values = known(comparisons)
     if values.ndim == 2 and values.shape[0] == 0:
-        raise ValueError("`comparisons` has no rows; pass None for draws from the prior.")
+        raise ValueError("comparisons has no rows; pass None for draws from the prior")
     values = check_pairs(values, num_items, "comparisons")
     if isinstance(values, np.ndarray):
         itself = values[:, 0] == values[:, 1]
         if itself.any():
             row = int(np.argmax(itself))
             raise ValueError(
-                f"`comparisons` compares item {values[row, 0]} with itself in row {row}; remove "
-                "the row."
+                f"comparisons compares item {values[row, 0]} with itself in row {row}; remove "
+                "the row"
             )
     return _on_device(values)
 
 
 def check_outcomes(outcomes: ArrayLike, num_comparisons: int) -> Array:
     """Return outcomes 0, 1 or 2 of comparisons with ties as an integer array (K,)."""
-    values = check_column(outcomes, "outcomes", num_comparisons, _WHOLE, "integers 0, 1 or 2.")
-    fix = "pass 2 if the first item wins, 1 for no difference, 0 if the second wins."
+    values = check_column(outcomes, "outcomes", num_comparisons, _WHOLE, "integers 0, 1 or 2")
+    fix = "pass 2 if the first item wins, 1 for no difference, 0 if the second wins"
     refuse_rows(values, lambda v: ~np.isin(v, (0, 1, 2)), "outcomes", fix)
     return _on_device(values)
 
@@ -146,17 +146,17 @@ def check_outcomes(outcomes: ArrayLike, num_comparisons: int) -> Array:
 def check_weights(weights: ArrayLike, num_comparisons: int) -> Array:
     """Return how often each comparison counts, a positive number, as a floating array (K,)."""
     values = check_column(
-        weights, "weights", num_comparisons, _NUMBERS, "a number for each comparison."
+        weights, "weights", num_comparisons, _NUMBERS, "a number for each comparison"
     )
-    fix = "pass positive numbers, and leave a comparison out that is not to count."
+    fix = "pass positive numbers, and leave a comparison out that is not to count"
     refuse_rows(values, lambda v: ~((v > 0) & (v < np.inf)), "weights", fix)
     return _floating(values)
 
 
 def check_numbers(values: ArrayLike, name: str, count: int) -> Array:
     """Return finite numbers as a floating array (count,)."""
-    array = check_column(values, name, count, _NUMBERS, "numbers.")
-    refuse_rows(array, lambda v: ~np.isfinite(v), name, "remove the row.")
+    array = check_column(values, name, count, _NUMBERS, "numbers")
+    refuse_rows(array, lambda v: ~np.isfinite(v), name, "remove the row")
     return _floating(array)
 
 
@@ -164,14 +164,14 @@ def check_levels(levels: ArrayLike, count: int, num_levels: int | None) -> tuple
     """Return levels from 0 to ``num_levels - 1`` as integers (count,), and how many there are."""
     if num_levels is not None:
         num_levels = check_count(num_levels, "num_levels")
-    array = check_column(levels, "levels", count, _WHOLE, "integers from 0.")
+    array = check_column(levels, "levels", count, _WHOLE, "integers from 0")
     if num_levels is None:
         num_levels = max(int(array.max()) + 1, 2)  # JAX refuses what is not known
     most = num_levels - 1
-    fix = f"the {num_levels} levels are numbered 0 to {most}."
+    fix = f"the {num_levels} levels are numbered 0 to {most}"
     refuse_rows(array, lambda v: (v < 0) | (v > most), "levels", fix)
     if num_levels < 2:
-        raise ValueError(f"`num_levels` is {num_levels}; ratings of one level say nothing.")
+        raise ValueError(f"num_levels is {num_levels}; ratings of one level say nothing")
     return _on_device(array), num_levels
 
 
@@ -191,12 +191,12 @@ def check_pairs_of_items(
     for called, array, count in (("users", who, num_users), (name, what, num_items)):
         if array.ndim != 1 or array.shape != who.shape or array.dtype.kind not in _WHOLE:
             raise ValueError(
-                f"`{called}` has shape {array.shape} and dtype {array.dtype}; pass integers, one "
-                "for each rating."
+                f"{called} has shape {array.shape} and dtype {array.dtype}; pass integers, one "
+                "for each rating"
             )
         if array.shape[0] == 0:
-            raise ValueError(f"`{called}` is empty; pass at least one rating.")
-        fix = f"they are numbered 0 to {count - 1}."
+            raise ValueError(f"{called} is empty; pass at least one rating")
+        fix = f"they are numbered 0 to {count - 1}"
         refuse_rows(array, lambda v, n=count: (v < 0) | (v >= n), called, fix)
     if unique and isinstance(who, np.ndarray) and isinstance(what, np.ndarray):
         key = who.astype(np.int64) * num_items + what
@@ -204,7 +204,7 @@ def check_pairs_of_items(
         if len(first) < len(key):
             row = int(np.setdiff1d(np.arange(len(key)), first)[0])
             raise ValueError(
-                f"user {who[row]} has rated item {what[row]} before row {row}; keep one of the two."
+                f"user {who[row]} has rated item {what[row]} before row {row}; keep one of the two"
             )
     return _on_device(who), _on_device(what)
 
@@ -213,7 +213,7 @@ def check_different(winners: ArrayLike, losers: ArrayLike) -> None:
     """Refuse comparisons of an item with itself."""
     first, second = known(winners), known(losers)
     if isinstance(first, np.ndarray):
-        fix = "and so is `winners`; remove the row: an item is not compared with itself."
+        fix = "and so is winners; remove the row: an item is not compared with itself"
         refuse_rows(second, lambda v: v == first, "losers", fix, ", ")
 
 
@@ -226,21 +226,21 @@ def check_table(X: Any, name: str, *, columns: int | None = None) -> Any:
     """Return a table of finite numbers (n, d) as NumPy has it, or as it is while JAX traces it."""
     values = known(X)
     if values.dtype.kind not in _NUMBERS:
-        raise ValueError(f"`{name}` has dtype {values.dtype}; pass a table of numbers.")
+        raise ValueError(f"{name} has dtype {values.dtype}; pass a table of numbers")
     if values.ndim != 2 or 0 in values.shape:
         raise ValueError(
-            f"`{name}` has shape {values.shape}; pass (n, d), one row of features for each item."
+            f"{name} has shape {values.shape}; pass (n, d), one row of features for each item"
         )
     if columns is not None and values.shape[1] != columns:
         raise ValueError(
-            f"`{name}` has {values.shape[1]} columns, but `X` has {columns}; describe the new "
-            "items by the same features."
+            f"{name} has {values.shape[1]} columns, but X has {columns}; describe the new "
+            "items by the same features"
         )
     if isinstance(values, np.ndarray) and not np.isfinite(values).all():
         row, column = np.argwhere(~np.isfinite(values))[0]
         raise ValueError(
-            f"`{name}` is {values[row, column]} in row {row}, column {column}; remove the item or "
-            "fill the value in."
+            f"{name} is {values[row, column]} in row {row}, column {column}; remove the item or "
+            "fill the value in"
         )
     return values
 
@@ -251,7 +251,7 @@ def check_weight(weight: Any) -> Any:
     if np.shape(value) != () or (
         isinstance(value, np.ndarray) and not 0.0 <= float(value) < np.inf
     ):
-        raise ValueError(f"`weight` is {weight}; pass a finite number that is not negative.")
+        raise ValueError(f"weight is {weight}; pass a finite number that is not negative")
     return weight
 
 
@@ -260,11 +260,11 @@ def check_laplacian(laplacian: Any, num_items: int) -> Array:
     matrix: Any = laplacian.toarray() if sparse.issparse(laplacian) else laplacian
     values = known(matrix)
     if values.dtype.kind not in _NUMBERS:
-        raise ValueError(f"`laplacian` has dtype {values.dtype}; pass a matrix of numbers.")
+        raise ValueError(f"laplacian has dtype {values.dtype}; pass a matrix of numbers")
     if values.shape != (num_items, num_items):
         raise ValueError(
-            f"`laplacian` has shape {values.shape}; pass ({num_items}, {num_items}), a row and a "
-            "column for each row of `X`, whether the item is in a comparison or not."
+            f"laplacian has shape {values.shape}; pass ({num_items}, {num_items}), a row and a "
+            "column for each row of X, whether the item is in a comparison or not"
         )
     if isinstance(values, np.ndarray):
         _check_laplacian_values(values)
@@ -281,12 +281,12 @@ def check_base_kernels(kernel: ArrayLike | None, num_items: int) -> Array:
     kernels = array[None] if array.ndim == 2 else array
     if kernels.ndim != 3 or kernels.shape[1:] != (num_items, num_items) or not len(kernels):
         raise ValueError(
-            f"`kernel` has shape {array.shape}; pass ({num_items}, {num_items}), a covariance of "
-            f"all items, or (C, {num_items}, {num_items}), several to be mixed."
+            f"kernel has shape {array.shape}; pass ({num_items}, {num_items}), a covariance of "
+            f"all items, or (C, {num_items}, {num_items}), several to be mixed"
         )
     values = known(kernels)
     if isinstance(values, np.ndarray) and not _is_symmetric(values):
-        raise ValueError("`kernel` is not symmetric, or not finite; pass a covariance matrix.")
+        raise ValueError("kernel is not symmetric, or not finite; pass a covariance matrix")
     return kernels
 
 
@@ -335,8 +335,8 @@ def _refuse_unknown(pairs: np.ndarray, count: int, name: str, what: str) -> None
     if unknown.any():
         row, column = np.argwhere(unknown)[0]
         raise ValueError(
-            f"`{name}` names {what} {pairs[row, column]} in row {row}, but the {count} {what}s are "
-            f"numbered 0 to {count - 1}."
+            f"{name} names {what} {pairs[row, column]} in row {row}, but the {count} {what}s are "
+            f"numbered 0 to {count - 1}"
         )
 
 
@@ -355,13 +355,13 @@ def _check_laplacian_values(values: np.ndarray) -> None:
     if not np.isfinite(values).all():
         row, column = np.argwhere(~np.isfinite(values))[0]
         raise ValueError(
-            f"`laplacian` is {values[row, column]} in row {row}, column {column}; pass "
-            "`bayesrank.gp.laplacian` a graph whose weights are finite."
+            f"laplacian is {values[row, column]} in row {row}, column {column}; pass "
+            "bayesrank.gp.laplacian a graph whose weights are finite"
         )
     if not _is_symmetric(values):
         raise ValueError(
-            "`laplacian` is not symmetric; make it of a graph whose edges have no direction, as "
-            "`bayesrank.gp.knn_graph` returns."
+            "laplacian is not symmetric; make it of a graph whose edges have no direction, as "
+            "bayesrank.gp.knn_graph returns"
         )
     # No entry of a positive semi-definite matrix is larger than its row's and column's diagonal.
     diagonal, rounding = np.diagonal(values), _rounding(values)
@@ -370,6 +370,6 @@ def _check_laplacian_values(values: np.ndarray) -> None:
         or (np.abs(values) > np.sqrt(np.outer(diagonal, diagonal)) + rounding).any()
     ):
         raise ValueError(
-            "`laplacian` is not positive semi-definite, as a Laplacian is; pass "
-            "`bayesrank.gp.laplacian(graph)`, not the graph itself."
+            "laplacian is not positive semi-definite, as a Laplacian is; pass "
+            "bayesrank.gp.laplacian(graph), not the graph itself"
         )

@@ -57,10 +57,10 @@ def test_settings_are_checked(options, message):
         (([0, 1], [0, 1], [0, 1]), {"num_users": 2.5}, "num_users is 2.5; pass a whole number"),
         (([0, 1], [0, 1], [0, 1]), {"num_items": 0}, "num_items is 0; pass a whole number"),
         (([0, 1], [0, 1], None), {}, "levels has shape"),
-        (([0, 1], [0], [0, 1]), {}, "`items` has shape"),
-        (([0.0, 1.0], [0, 1], [0, 1]), {}, "`users` has shape .* dtype float64"),
+        (([0, 1], [0], [0, 1]), {}, "items has shape"),
+        (([0.0, 1.0], [0, 1], [0, 1]), {}, "users has shape .* dtype float64"),
         (([0, 1], [0, 1], [0, 1]), {"num_levels": 1}, "num_levels is 1"),
-        (([0, 1], [0, 1], [0, 1]), {"kernel": np.eye(3)}, "`kernel` has shape"),
+        (([0, 1], [0, 1], [0, 1]), {"kernel": np.eye(3)}, "kernel has shape"),
         (([0, 1], [0, 1], [0, 1]), {"kernel": np.array([[1.0, 0.5], [0.1, 1.0]])}, "symmetric"),
         (([0, 1], [0, 1], [0, 1]), {"kernel": np.ones((2, 2))}, "positive definite"),
         (([0, 1], [0, 1], [0, 1]), {"kernel": [[1j, 0], [0, 1]]}, "kernel has dtype complex"),
@@ -107,7 +107,7 @@ def test_tiers_are_of_the_items_there_are():
 
 
 def test_comparisons_are_checked():
-    with pytest.raises(ValueError, match="losers is 1 in row 0, and so is `winners`"):
+    with pytest.raises(ValueError, match="losers is 1 in row 0, and so is winners"):
         EM("pairwise").run([0], [[1, 1]], progress_bar=False)
     with pytest.raises(ValueError, match="levels is given for comparisons"):
         EM("pairwise").run([0], [[1, 0]], [1], progress_bar=False)

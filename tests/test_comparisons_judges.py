@@ -271,7 +271,7 @@ def test_bad_covariates_are_refused(options, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"judges": [0, 1]}, "`num_judges` is not given"),
+        ({"judges": [0, 1]}, "num_judges is not given"),
         ({"judges": [0, 5], "num_judges": 2}, "judges is 5 in row 1; pass numbers from 0 to 1"),
         ({"categories": [0.0, 1.0], "num_categories": 2}, "categories has shape"),
         ({"position": [1, 3]}, "position is 3 in row 1; pass 1, 0 or -1"),

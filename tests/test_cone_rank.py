@@ -381,7 +381,7 @@ def test_what_it_refuses():
         ConeRank(fold_in="linear").fit(X, y, query)
     with pytest.raises(ValueError, match="sums needs method='exact'"):
         ConeRank(method="eg", sums=(0.0, 1.0)).fit(X, y, query)
-    with pytest.raises(ValueError, match="`phi` has shape"):
+    with pytest.raises(ValueError, match="phi has shape"):
         MCMC(NUTS(cone_of_differences), num_warmup=1, num_samples=1, progress_bar=False).run(
             jax.random.key(0), X, y[:3]
         )

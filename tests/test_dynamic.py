@@ -117,14 +117,14 @@ def test_the_prior_is_drawn_in_single_precision_too(process):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"times": [0.0, 1.0]}, "`period` is missing"),
+        ({"times": [0.0, 1.0]}, "period is missing"),
         ({"times": [1.0, 0.0], "period": [0, 1]}, "do not increase"),
         ({"times": [0.0, np.nan], "period": [0, 1]}, "is not a finite number"),
-        ({"times": [[0.0]], "period": [0, 0]}, "`times` has shape"),
+        ({"times": [[0.0]], "period": [0, 0]}, "times has shape"),
         ({"times": [0.0, 1.0], "period": [0, 2]}, "period is 2 in row 1"),
         ({"times": [0.0, 1.0], "period": [0.0, 1.0]}, "period has shape"),
         ({"times": [0.0], "process": "jump"}, "process is 'jump'"),
-        ({"times": [0.0], "comparisons": None, "period": [0]}, "`period` is given without"),
+        ({"times": [0.0], "comparisons": None, "period": [0]}, "period is given without"),
     ],
 )
 def test_the_program_refuses(options, message):

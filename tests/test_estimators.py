@@ -286,7 +286,7 @@ def test_data_frames_keep_their_names(data, fitted):
 BAD_QUESTIONS = {
     "columns": (lambda e: e.predict([[1.0, 2.0, 3.0]]), "X has 3 features, but PreferenceGP"),
     "nan": (lambda e: e.predict([[1.0, np.nan]]), "contains NaN"),
-    "pairs of three": (lambda e: e.predict_proba([(0, 1, 2)]), "`pairs` has shape .1, 3."),
+    "pairs of three": (lambda e: e.predict_proba([(0, 1, 2)]), "pairs has shape .1, 3."),
     "pairs of floats": (
         lambda e: e.predict_proba([(0.0, 1.0)]),
         "dtype float64; pass pairs of item numbers",
@@ -297,7 +297,7 @@ BAD_QUESTIONS = {
     "tie": (lambda e: e.predict_proba([(0, 1)], outcome="tie"), "no comparison given to fit was"),
     "candidates": (
         lambda e: e.suggest(candidates=[(20, 1)]),
-        "`candidates` names item 20",
+        "candidates names item 20",
     ),
     "no question": (lambda e: e.suggest(0), "n is 0"),
     "names": (lambda e: e.rank(["a"]), "names must hold one name per item, 20 in all"),

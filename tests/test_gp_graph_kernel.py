@@ -240,11 +240,11 @@ def test_single_precision_is_kept_and_enough():
 @pytest.mark.parametrize(
     ("laplacian", "weight", "message"),
     [
-        (L[:8, :8], 1.0, "`laplacian` has shape (8, 8); pass (9, 9)"),
-        (np.triu(L), 1.0, "`laplacian` is not symmetric"),
-        (gp.knn_graph(X, 3), 1.0, "`laplacian` is not positive semi-definite, as a Laplacian is"),
-        (L, -1.0, "`weight` is -1.0; pass a finite number that is not negative"),
-        (L, np.ones(2), "`weight` is [1. 1.]; pass a finite number"),
+        (L[:8, :8], 1.0, "laplacian has shape (8, 8); pass (9, 9)"),
+        (np.triu(L), 1.0, "laplacian is not symmetric"),
+        (gp.knn_graph(X, 3), 1.0, "laplacian is not positive semi-definite, as a Laplacian is"),
+        (L, -1.0, "weight is -1.0; pass a finite number that is not negative"),
+        (L, np.ones(2), "weight is [1. 1.]; pass a finite number"),
     ],
 )
 def test_what_cannot_warp(laplacian, weight, message):

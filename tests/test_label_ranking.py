@@ -89,8 +89,8 @@ def test_conditions_allow_the_same_orders_and_none_can_be_left_out(seed):
 @pytest.mark.parametrize(
     ("rankings", "relevant", "message"),
     [
-        (None, None, "`rankings` and `relevant` are missing"),
-        ([[0, 1]], [[1, 1, 1]] * 2, "has 1 examples and `relevant` 2"),
+        (None, None, "rankings and relevant are missing"),
+        ([[0, 1]], [[1, 1, 1]] * 2, "has 1 examples and relevant 2"),
         ([None, []], None, "no example says anything"),
         ([[0, 1, 0]], None, "names a label twice in example 0"),
         ([[0, 3]], None, "names 3 in example 0; the labels are numbered 0 to 2"),
@@ -99,7 +99,7 @@ def test_conditions_allow_the_same_orders_and_none_can_be_left_out(seed):
         ([{0, 1}], None, "not one of pairs"),
         ([None, [0, 1]], [[1, 0, 0], [0, 1, -1]], "example 1 contradicts itself: label 0 would"),
         (None, [[1, 0]], "pass numbers \\(n, 3\\)"),
-        (None, [[1, 0, 2]], "`relevant` is 2 in row 0, column 2; pass 1 for"),
+        (None, [[1, 0, 2]], "relevant is 2 in row 0, column 2; pass 1 for"),
         (None, [["a", "b", "c"]], "and dtype <U1; pass numbers"),
     ],
 )

@@ -256,7 +256,7 @@ def test_refuses(world, options, arguments, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"margins": np.ones(3)}, "`margins` has shape"),
+        ({"margins": np.ones(3)}, "margins has shape"),
         ({"features": np.ones((3, 1, 2))}, "pass \\(L, U\\) and"),
         ({"features": np.ones((3, 2, 0))}, "pass \\(L, U\\) and"),
     ],

@@ -166,9 +166,9 @@ def test_ep_and_the_ensemble_find_the_bayes_point(posterior, rules):
 @pytest.mark.parametrize(
     ("X", "y", "num_levels", "message"),
     [
-        (X, Y, 1, "`num_levels` is 1"),
+        (X, Y, 1, "num_levels is 1"),
         (X, Y, 2.5, "num_levels is 2.5"),
-        (X[0], Y, K, r"`X` has shape \(2,\)"),
+        (X[0], Y, K, r"X has shape \(2,\)"),
         (X, Y[:5], K, r"y has shape \(5,\)"),
         (X, Y.astype(float), K, "dtype float64"),
         (X, Y - 1, K, r"y is 0 in row \d+; pass levels from 1 to 3"),

@@ -144,12 +144,12 @@ def test_prior_and_new_items_are_those_of_the_warped_kernel(warped):
 @pytest.mark.parametrize(
     ("laplacian", "message"),
     [
-        (L[:5, :5], "`laplacian` has shape (5, 5); pass (12, 12), a row and a column for each row"),
-        (L.astype(str), "`laplacian` has dtype <U32; pass a matrix of numbers"),
-        (np.where(L == L[0, 0], np.nan, L), "`laplacian` is nan in row 0, column 0"),
-        (np.triu(L), "`laplacian` is not symmetric; make it of a graph whose edges"),
-        (GRAPH, "`laplacian` is not positive semi-definite, as a Laplacian is; pass"),
-        (-L, "`laplacian` is not positive semi-definite"),
+        (L[:5, :5], "laplacian has shape (5, 5); pass (12, 12), a row and a column for each row"),
+        (L.astype(str), "laplacian has dtype <U32; pass a matrix of numbers"),
+        (np.where(L == L[0, 0], np.nan, L), "laplacian is nan in row 0, column 0"),
+        (np.triu(L), "laplacian is not symmetric; make it of a graph whose edges"),
+        (GRAPH, "laplacian is not positive semi-definite, as a Laplacian is; pass"),
+        (-L, "laplacian is not positive semi-definite"),
     ],
 )
 def test_what_is_no_laplacian_is_refused(laplacian, message):
@@ -161,10 +161,10 @@ def test_what_is_no_laplacian_is_refused(laplacian, message):
 @pytest.mark.parametrize(
     ("pairs", "laplacian", "message"),
     [
-        (COMPARISONS, np.triu(L), "`laplacian` is not symmetric"),
-        (COMPARISONS, sparse.csr_array(GRAPH), "`laplacian` is not positive semi-definite"),
-        ([[0, 12]], L, "`comparisons` names item 12 in row 0, but the 12 items"),
-        ([[0, 1], [3, 3]], L, "`comparisons` compares item 3 with itself in row 1"),
+        (COMPARISONS, np.triu(L), "laplacian is not symmetric"),
+        (COMPARISONS, sparse.csr_array(GRAPH), "laplacian is not positive semi-definite"),
+        ([[0, 12]], L, "comparisons names item 12 in row 0, but the 12 items"),
+        ([[0, 1], [3, 3]], L, "comparisons compares item 3 with itself in row 1"),
     ],
 )
 def test_values_are_checked_under_ep_as_they_are_without_it(engine, pairs, laplacian, message):
@@ -275,8 +275,8 @@ def test_a_matrix_and_a_function_are_graphs_too(figure_1):
         (0, "laplacian is 0; as a number of nearest neighbours"),
         ("knn", "laplacian is 'knn'; pass a number of nearest neighbours, the Laplacian of"),
         (True, "laplacian is True; pass a number of nearest neighbours"),
-        (L, "`laplacian` has shape (12, 12); pass (35, 35)"),
-        (lambda X: gp.knn_graph(X, 3), "`laplacian` is not positive semi-definite"),
+        (L, "laplacian has shape (12, 12); pass (35, 35)"),
+        (lambda X: gp.knn_graph(X, 3), "laplacian is not positive semi-definite"),
     ],
 )
 def test_what_the_estimator_refuses(laplacian, message):

@@ -191,11 +191,11 @@ def test_it_stops_making_mistakes_where_rankings_can_be_separated():
 @pytest.mark.parametrize(
     ("options", "y", "message"),
     [
-        ({}, [[0]], "`y` has 1 entries; pass one for each of the 2"),
-        ({}, [[0], [4]], "`y` has label 4 in row 1; they are numbered 0 to 3"),
-        ({}, [[0], [-1]], "`y` has label -1 in row 1"),
+        ({}, [[0]], "y has 1 entries; pass one for each of the 2"),
+        ({}, [[0], [4]], "y has label 4 in row 1; they are numbered 0 to 3"),
+        ({}, [[0], [-1]], "y has label -1 in row 1"),
         ({}, [[0, 0], [1]], "names a label twice in row 0"),
-        ({}, None, "`y` has 0 entries; pass one for each of the 2"),
+        ({}, None, "y has 0 entries; pass one for each of the 2"),
         ({}, np.eye(2) > 0, "not whole numbers"),
         ({}, [["a"], [1]], "not whole numbers"),
         ({"pairs": "some"}, [[0], [1]], "pairs is 'some'; choose 'adjacent' or 'all'"),

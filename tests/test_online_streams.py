@@ -105,7 +105,7 @@ def test_a_chunk_that_cannot_be_used_changes_nothing(name):
     bad_rows = {"nan": rows.copy(), "inf": rows.copy(), "huge": rows.copy()}
     bad_rows["nan"][3, 1], bad_rows["inf"][3, 1], bad_rows["huge"][3, 1] = np.nan, -np.inf, 1e31
     for text, bad in bad_rows.items():
-        with pytest.raises(ValueError, match=r"`X` is .* in row 3, column 1"):
+        with pytest.raises(ValueError, match=r"X is .* in row 3, column 1"):
             model.partial_fit(bad, levels)
         assert text
     for level in (0, K + 1):
@@ -133,7 +133,7 @@ def test_rows_and_levels_that_are_none():
         model.partial_fit([[1.0]], [np.nan])
     with pytest.raises(ValueError, match="y has shape .1,. and dtype <U1; pass .1,., a level"):
         model.partial_fit([[1.0]], ["1"])
-    with pytest.raises(ValueError, match=r"`X` is sparse; pass `X.toarray\(\)`"):
+    with pytest.raises(ValueError, match=r"X is sparse; pass X.toarray\(\)"):
         model.partial_fit(sparse.csr_array([[1.0]]), [1])  # pyright: ignore
     assert model.partial_fit(np.zeros((0, 2)), []).n_seen_ == 0
 
@@ -144,20 +144,20 @@ def test_rows_and_levels_that_are_none():
         (PRank(1), "num_levels is 1; pass a whole number from 2 on"),
         (PRank(K, budget=0), "budget is 0"),
         (OAPBPM(K, 0), "num_members is 0"),
-        (OAPBPM(K, tau=0.0), r"`tau` is 0.0; pass a number in \(0, 1\]"),
-        (OAPBPM(K).set_params(tau=None), "`tau` is None; pass a number in"),
+        (OAPBPM(K, tau=0.0), "tau is 0.0; pass a number above 0 and at most 1"),
+        (OAPBPM(K).set_params(tau=None), "tau is None; pass a number above"),
         (OAPBPM(K, seed=-1), "seed is -1"),
-        (OAPBPM(K).set_params(kernel="rbf"), "`kernel` is 'rbf'; pass a kernel of tinygp"),
+        (OAPBPM(K).set_params(kernel="rbf"), "kernel is 'rbf'; pass a kernel of tinygp"),
         (VotedPRank(K, budget=0), "budget is 0"),
-        (VotedPRank(K, kernel=ExpSquared(), budget=None), "`budget` is None .* say how many"),
+        (VotedPRank(K, kernel=ExpSquared(), budget=None), "budget is None .* say how many"),
         (WidrowHoff(K, eta=0.0), "eta is 0.0; pass a positive number"),
         (WidrowHoff(K).set_params(eta="fast"), "eta is 'fast'; pass a positive number"),
         (WidrowHoff(K, kernel=ExpSquared(), budget=0), "budget is 0"),
-        (OnlineBayesPoint(K, noise=()), "`noise` is"),
+        (OnlineBayesPoint(K, noise=()), "noise is"),
         (OnlineBayesPoint(K, noise=(0.1, -1.0)), "pass one or more positive numbers"),
         (OnlineBayesPoint(K, weight_scale=0.0), "weight_scale is 0.0"),
         (OnlineBayesPoint(K, threshold_scale=np.inf), "threshold_scale is inf"),
-        (OnlineBayesPoint(K, forgetting=1.0), r"`forgetting` is 1.0; pass a number in \[0, 1\)"),
+        (OnlineBayesPoint(K, forgetting=1.0), "forgetting is 1.0; pass a number at least"),
         (OnlineBayesPoint(K).set_params(covariance="low"), "choose 'full' or 'diagonal'"),
         (OnlineBayesPoint(K, kernel=ExpSquared(), budget=0), "budget is 0; pass a whole number"),
         (
@@ -179,7 +179,7 @@ def test_options_that_cannot_be_used_are_named(model, message):
 def test_a_learner_of_some_levels_does_not_learn_others():
     model = clone(LEARNERS["PRank"]).partial_fit(X[:20], Y[:20]).set_params(num_levels=K + 2)
     for use in (lambda: model.partial_fit(X[:5], Y[:5]), lambda: model.predict(X[:5])):
-        with pytest.raises(ValueError, match=f"`num_levels` is {K + 2}, but {K} levels have been"):
+        with pytest.raises(ValueError, match=f"num_levels is {K + 2}, but {K} levels have been"):
             use()
     assert model.n_seen_ == 20
     assert model.fit(X[:5], Y[:5]).n_seen_ == 5

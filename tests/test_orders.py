@@ -60,7 +60,7 @@ def test_events_state_the_conditions_between_neighbouring_groups():
 @pytest.mark.parametrize(
     ("orders", "message"),
     [
-        ([], "`orders` is empty"),
+        ([], "orders is empty"),
         ([[0, 1], [2]], "has 1 groups in event 1"),
         ([[0, ()]], "or an empty one"),
         ([[0, 1, 0]], "names \\[0, 1, 0\\] in event 0"),

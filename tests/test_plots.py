@@ -136,7 +136,7 @@ REFUSED: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]] =
         plots.plot_question,
         (BELIEFS, PAIRS, SCORES),
         {"question": (0, -1)},
-        "question. names item -1",
+        "question names item -1",
     ),
     (plots.plot_question, (BELIEFS, PAIRS, SCORES * np.nan), {}, "not a finite number"),
 ]

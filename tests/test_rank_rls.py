@@ -335,7 +335,7 @@ def test_program_refuses_what_it_cannot_use():
     X, y, query = graded_lists()
     with pytest.raises(ValueError, match="weights is 'rows'"):
         EP(rank_rls_gp).run(jax.random.key(0), X, y, list(query), weights="rows")
-    with pytest.raises(ValueError, match="`query` gives every list one row"):
+    with pytest.raises(ValueError, match="query gives every list one row"):
         EP(rank_rls_gp).run(jax.random.key(0), X, y, list(range(len(y))))
     with pytest.raises(ValueError, match="query has 2 entries and X has 21 rows"):
         EP(rank_rls_gp).run(jax.random.key(0), X, y, ["a", "b"])

@@ -147,9 +147,9 @@ def test_what_it_refuses():
         with pytest.raises(ValueError, match="X is the same within every list"):
             RankRLS(regularization=choice).fit(np.ones((21, 2)), y, query)
     model = RankRLS().fit(X, y, query)
-    with pytest.raises(ValueError, match="`pairs` has shape"):
+    with pytest.raises(ValueError, match="pairs has shape"):
         model.leave_pair_out([0, 1])
-    with pytest.raises(ValueError, match="`pairs` names row"):
+    with pytest.raises(ValueError, match="pairs names row"):
         model.leave_pair_out([[0, 21]])
     with pytest.raises(ValueError, match=r"pairs\[0\] is not of two items of one query"):
         model.leave_pair_out([[3, 3]])

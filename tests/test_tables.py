@@ -77,7 +77,7 @@ def test_cells_that_hold_nothing_are_named_by_their_row():
         check_comparisons([(0, None)], 3)
     with pytest.raises(ValueError, match="ties is nan in row 1; pass True or False"):
         PairwiseRanker().fit(PAIRS, ties=pd.Series([True, None, False], dtype="boolean"))
-    with pytest.raises(ValueError, match="`X` is nan in row 1, column 1"):
+    with pytest.raises(ValueError, match="X is nan in row 1, column 1"):
         PRank(3).partial_fit(gap, [1, 2, 3])
     with pytest.raises(ValueError, match="y is nan in row 0"):
         PRank(3).partial_fit(PAIRS, pd.Series([None, 2, 3], dtype="Int64"))

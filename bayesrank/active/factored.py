@@ -343,18 +343,18 @@ def _checked(beliefs: FactoredBeliefs) -> tuple[Array, Array, Array, float]:
     mean, factor, diagonal = (np.asarray(part, dtype) for part in beliefs[:3])
     if mean.ndim != 1 or factor.shape[:-1] != mean.shape or diagonal.shape != mean.shape:
         raise ValueError(
-            f"`beliefs` has a mean of shape {mean.shape}, a factor of shape {factor.shape} and a "
-            f"diagonal of shape {diagonal.shape}; pass (n,), (n, M) and (n,)."
+            f"beliefs has a mean of shape {mean.shape}, a factor of shape {factor.shape} and a "
+            f"diagonal of shape {diagonal.shape}; pass (n,), (n, M) and (n,)"
         )
     if mean.size < 2:
-        raise ValueError("`beliefs` is about fewer than two items; pass beliefs about two or more.")
+        raise ValueError("beliefs is about fewer than two items; pass beliefs about two or more")
     if not all(np.isfinite(part).all() for part in (mean, factor, diagonal)):
-        raise ValueError("`beliefs` holds numbers that are not finite; pass finite ones.")
+        raise ValueError("beliefs holds numbers that are not finite; pass finite ones")
     if (diagonal < 0).any():
         raise ValueError(
-            f"`beliefs` has {diagonal.min()} on the diagonal; pass variances from zero on."
+            f"beliefs has {diagonal.min()} on the diagonal; pass variances from zero on"
         )
     noise = float(np.asarray(beliefs.noise))
     if not 0 < noise < np.inf:
-        raise ValueError(f"`beliefs` has a noise of {noise}; pass a positive standard deviation.")
+        raise ValueError(f"beliefs has a noise of {noise}; pass a positive standard deviation")
     return mean, factor, diagonal, noise

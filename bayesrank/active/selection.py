@@ -233,7 +233,7 @@ def _arguments(
     q, chunk = check_count(q, "q"), check_count(chunk, "chunk")
     n, size = beliefs.mean.shape[0], beliefs.covariance.dtype.itemsize
     what = f"the scores of pairs of {n:,} items, {q:,} of them to be chosen,"
-    fix = "pass fewer items or `candidates`, or a smaller `q` or `chunk`"
+    fix = "pass fewer items or candidates, or a smaller q or chunk"
     check_memory(6 * size * (q + min(chunk, n**2)), what, fix)  # of a chunk and of the best, twice
     pairs = None if candidates is None else check_pairs(candidates, n, "candidates")
     excluded = check_pairs(np.zeros((0, 2), int) if exclude is None else exclude, n, "exclude")
@@ -247,7 +247,7 @@ def _checked(best: _Best) -> tuple[Array, Array]:
         pair = best.pairs[jnp.argmax(jnp.isnan(best.scores))].tolist()
         raise ValueError(
             f"the acquisition's score of the pair {pair} is not a number; look for beliefs that "
-            "are not finite, a covariance that is not positive semi-definite, or a noise of zero."
+            "are not finite, a covariance that is not positive semi-definite, or a noise of zero"
         )
     return best.pairs, best.scores
 
@@ -256,23 +256,23 @@ def _as_arrays(beliefs: Beliefs) -> Beliefs:
     """Beliefs as arrays of one floating dtype."""
     dtype = jnp.result_type(*(part for part in beliefs if part is not None), float)
     if np.size(beliefs[0]) == 0:
-        raise ValueError("`beliefs` is about no item; pass beliefs about two or more.")
+        raise ValueError("beliefs is about no item; pass beliefs about two or more")
     mean, covariance, noise = (jnp.asarray(part, dtype) for part in beliefs[:3])
     tie_width = None if beliefs[3] is None else jnp.asarray(beliefs[3], dtype)
     if mean.ndim != 1 or covariance.shape != (mean.size, mean.size) or noise.ndim != 0:
         raise ValueError(
-            f"`beliefs` has a mean of shape {mean.shape}, a covariance of shape "
-            f"{covariance.shape} and a noise of shape {noise.shape}; pass (n,), (n, n) and ()."
+            f"beliefs has a mean of shape {mean.shape}, a covariance of shape "
+            f"{covariance.shape} and a noise of shape {noise.shape}; pass (n,), (n, n) and ()"
         )
     if not_jax_tracer(noise) and not noise > 0:
         raise ValueError(
-            f"`beliefs` has a noise of {noise}; pass a positive standard deviation: where answers "
-            "are certain, a small one."
+            f"beliefs has a noise of {noise}; pass a positive standard deviation: where answers "
+            "are certain, a small one"
         )
     if tie_width is not None and not_jax_tracer(tie_width) and not tie_width > 0:
         raise ValueError(
-            f"`beliefs` has a tie width of {tie_width}; pass a positive number, or None where no "
-            "answer is a tie."
+            f"beliefs has a tie width of {tie_width}; pass a positive number, or None where no "
+            "answer is a tie"
         )
     return Beliefs(mean, covariance, noise, tie_width)
 
@@ -281,7 +281,7 @@ def _as_tree(acquisition: Acquisition) -> Partial:
     """The acquisition with its arrays as arguments of compiled code."""
     if not callable(acquisition):
         raise ValueError(
-            f"`acquisition` is {acquisition!r}; pass a function of beliefs and pairs, such as "
-            "bayesrank.active.bald."
+            f"acquisition is {acquisition!r}; pass a function of beliefs and pairs, such as "
+            "bayesrank.active.bald"
         )
     return acquisition if isinstance(acquisition, Partial) else Partial(acquisition)

@@ -63,5 +63,5 @@ class Outcomes(Distribution):
     ) -> Array:
         """Draw one standard error for each outcome to be sampled."""
         if key is None:
-            raise ValueError("`key` is None; give a key of jax.random to sample with.")
+            raise ValueError("key is None; give a key of jax.random to sample with")
         return draw(key, self.shape(sample_shape), jnp.result_type(float))

@@ -83,8 +83,8 @@ class _Ordered(Outcomes):
         self.noise = jnp.asarray(noise)
         if self.cutpoints.ndim == 0 or self.cutpoints.shape[-1] == 0:
             raise ValueError(
-                f"`cutpoints` has shape {self.cutpoints.shape}; give at least one edge between "
-                "levels along its last axis."
+                f"cutpoints has shape {self.cutpoints.shape}; give at least one edge between "
+                "levels along its last axis"
             )
         shapes = self.loc.shape, self.cutpoints.shape[:-1], self.noise.shape
         super().__init__(lax.broadcast_shapes(*shapes), validate_args=validate_args)

@@ -412,7 +412,7 @@ class LabelRanker(StoredLabelRanker, EPEstimator):
     def _needs_zero(self) -> None:
         check_is_fitted(self, "posterior_")
         if not self.calibrated_:
-            raise ValueError("fit had no relevant labels; pass `relevant` to it")
+            raise ValueError("fit had no relevant labels; pass relevant to fit")
 
     def _draws(self, num_samples: int, random_state: int | None) -> np.random.Generator:
         check_count(num_samples, "num_samples")

@@ -87,7 +87,7 @@ def knn_graph(
     wide = isinstance(bandwidth, Real) and 0.0 < float(bandwidth) < np.inf
     if bandwidth is not None and (weights == "binary" or not wide):
         raise ValueError(
-            f"`bandwidth` is {bandwidth!r}; pass a positive number, with weights='heat' only."
+            f"bandwidth is {bandwidth!r}; pass a positive number, with weights='heat' only"
         )
     from sklearn.neighbors import NearestNeighbors  # loads much, for graphs alone
 
@@ -105,8 +105,8 @@ def _heat(distances: NDArray, bandwidth: float | None) -> NDArray:
     width = float(np.median(distances)) if bandwidth is None else bandwidth
     if width == 0.0:
         raise ValueError(
-            "`X` has so many items with the same features that the median distance of neighbours "
-            "is zero; pass a `bandwidth`, or more `num_neighbors`."
+            "X has so many items with the same features that the median distance of neighbours "
+            "is zero; pass a bandwidth, or more num_neighbors"
         )
     return np.exp(-0.5 * np.square(distances / width))
 
@@ -141,16 +141,16 @@ def laplacian(graph: Any, *, normalized: bool = False) -> sparse.csr_array:
     """
     given: Any = graph if sparse.issparse(graph) else np.atleast_2d(graph)
     if given.dtype.kind not in "biuf":
-        raise ValueError(f"`graph` has dtype {given.dtype}; pass the weights of edges, numbers.")
+        raise ValueError(f"graph has dtype {given.dtype}; pass numbers, the weights of edges")
     if given.ndim != 2 or given.shape[0] != given.shape[1] or not given.shape[0]:
-        raise ValueError(f"`graph` has shape {given.shape}; pass (n, n), as `knn_graph` returns.")
+        raise ValueError(f"graph has shape {given.shape}; pass (n, n), as knn_graph returns")
     edges: Any = sparse.csr_array(given).astype(np.float64)
     if not np.isfinite(edges.data).all() or (edges.data < 0.0).any():
-        raise ValueError("`graph` has a weight that is negative or not finite; pass none of these.")
+        raise ValueError("graph has a weight that is negative or not finite; pass none of these")
     if abs(edges - edges.T).max() > _SYMMETRY * edges.max():
         raise ValueError(
-            "`graph` is not symmetric; join two items if either is a neighbour of the other "
-            "(graph.maximum(graph.T)) or if both are (graph.minimum(graph.T))."
+            "graph is not symmetric; join two items if either is a neighbour of the other "
+            "(graph.maximum(graph.T)) or if both are (graph.minimum(graph.T))"
         )
     return sparse.csr_array(csgraph.laplacian(edges, normed=normalized))
 
@@ -158,10 +158,10 @@ def laplacian(graph: Any, *, normalized: bool = False) -> sparse.csr_array:
 def _check_neighbors(num_neighbors: Any, num_items: int) -> int:
     count = check_count(num_neighbors, "num_neighbors")
     if num_items == 1:
-        raise ValueError("`X` has one item, which has no neighbours; pass two or more.")
+        raise ValueError("X has one item, which has no neighbours; pass two or more")
     if count >= num_items:
         raise ValueError(
-            f"`num_neighbors` is {count}, but each of the {num_items} items of `X` has only "
-            f"{num_items - 1} others; pass at most {num_items - 1}, or more items."
+            f"num_neighbors is {count}, but each of the {num_items} items of X has only "
+            f"{num_items - 1} others; pass at most {num_items - 1}, or more items"
         )
     return count

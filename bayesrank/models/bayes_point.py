@@ -100,7 +100,7 @@ def ordinal_version_space(
     X = check_features(X, "X")
     num_levels = check_count(num_levels, "num_levels")
     if num_levels < 2:
-        raise ValueError("`num_levels` is 1; pass 2 or more.")
+        raise ValueError("num_levels is 1; pass 2 or more")
     size = jnp.asarray(weight_scale) * math.sqrt(X.shape[1])
     if noise is None:
         noise = jnp.asarray(numpyro.sample("noise", dist.HalfCauchy(size)))
@@ -127,8 +127,8 @@ def ordinal_version_space(
 
 def _check_levels(y: ArrayLike, num_examples: int, num_levels: int) -> Array:
     """Integer levels from 1 to `num_levels`, shape (n,); values are checked where known."""
-    wanted = "an integer level for each row of `X`."
+    wanted = "an integer level for each row of X"
     values = check_column(y, "y", num_examples, "iu", wanted)
-    fix = f"pass levels from 1 to {num_levels}."
+    fix = f"pass levels from 1 to {num_levels}"
     refuse_rows(values, lambda v: (v < 1) | (v > num_levels), "y", fix)
     return jnp.asarray(values)

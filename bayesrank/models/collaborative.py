@@ -268,10 +268,10 @@ def _kernel_prior(strength: float | KernelPrior, num_items: int) -> KernelPrior:
         return KernelPrior.for_items(num_items, strength)
     if strength.items is not None and sorted(strength.items) != list(range(num_items)):
         raise ValueError(
-            f"`strength` orders {len(strength.items)} items; give it each of the {num_items} once."
+            f"strength orders {len(strength.items)} items; give it each of the {num_items} once"
         )
     if strength.num_core > num_items:
         raise ValueError(
-            f"`strength` has tiers of {strength.num_core} items, but there are {num_items}."
+            f"strength has tiers of {strength.num_core} items, but there are {num_items}"
         )
     return strength

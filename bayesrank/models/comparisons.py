@@ -362,7 +362,7 @@ def process_skills(
     """Draw skills ``f`` of items with features (n, d), a Gaussian process; see `preference_gp`."""
     if rank is not None:
         if laplacian is not None or X_new is not None:
-            raise ValueError("`rank` goes with neither `laplacian` nor `X_new`; leave it out.")
+            raise ValueError("rank goes with neither laplacian nor X_new; leave it out")
         prior = gp.inducing_point_prior(kernel, X, check_count(rank, "rank"))
         return jnp.asarray(numpyro.sample("f", prior))
     process = prior = dist.MultivariateNormal(covariance_matrix=gp.gram(kernel, X))
@@ -404,8 +404,8 @@ def _difference(skills: Array, pairs: Array, period: ArrayLike | None) -> Array:
     num_times = skills.shape[1]
     if period is None and num_times > 1:
         raise ValueError(
-            f"`period` is missing, and there are {num_times} times; pass which of them each "
-            "comparison was at."
+            f"period is missing, and there are {num_times} times; pass which of them each "
+            "comparison was at"
         )
     period = np.zeros(pairs.shape[0], int) if period is None else period
     at = pairs * num_times + _labels(period, num_times, pairs.shape[0], "period")[0][:, None]
@@ -414,20 +414,20 @@ def _difference(skills: Array, pairs: Array, period: ArrayLike | None) -> Array:
 
 def _labels(labels: ArrayLike, number: int | None, count: int, name: str) -> tuple[Array, int]:
     """Numbers of judges, categories or times, one a comparison, and how many there are."""
-    values = check_column(labels, name, count, "iu", "integers, one for each row of `comparisons`.")
+    values = check_column(labels, name, count, "iu", "integers, one for each row of comparisons")
     if number is None:
-        raise ValueError(f"`num_{name}` is not given; pass how many {name} there are.")
+        raise ValueError(f"num_{name} is not given; pass how many {name} there are")
     number = check_count(number, f"num_{name}")
-    fix = f"pass numbers from 0 to {number - 1}."
+    fix = f"pass numbers from 0 to {number - 1}"
     refuse_rows(values, lambda v: (v < 0) | (v >= number), name, fix)
     return jnp.asarray(values), number
 
 
 def _position(position: ArrayLike, count: int) -> Array:
     """Who was shown first, as numbers of shape (K,)."""
-    wanted = "1, 0 or -1 for each row of `comparisons`."
+    wanted = "1, 0 or -1 for each row of comparisons"
     values = check_column(position, "position", count, "biuf", wanted)
-    refuse_rows(values, lambda v: ~np.isin(v, (-1, 0, 1)), "position", "pass 1, 0 or -1.")
+    refuse_rows(values, lambda v: ~np.isin(v, (-1, 0, 1)), "position", "pass 1, 0 or -1")
     result = jnp.asarray(values)
     return result.astype(jnp.result_type(result.dtype, float))
 
@@ -436,4 +436,4 @@ def _refuse_columns(columns: dict[str, ArrayLike | None]) -> None:
     """Refuse columns of comparisons where there are no comparisons."""
     for name, column in columns.items():
         if column is not None:
-            raise ValueError(f"`{name}` is given without `comparisons`; pass the pairs compared.")
+            raise ValueError(f"{name} is given without comparisons; pass the pairs compared")

@@ -79,7 +79,7 @@ def cone_of_differences(
     num_atoms = check_count(num_atoms, "num_atoms")
     weights = jnp.ones(num_pairs) if phi is None else jnp.asarray(phi)
     if weights.shape != (num_pairs,):
-        raise ValueError(f"`phi` has shape {weights.shape}; pass ({num_pairs},), one for each row.")
+        raise ValueError(f"phi has shape {weights.shape}; pass ({num_pairs},), one for each row")
     scale = jnp.asarray(bound) / math.sqrt(num_features)
     prior = dist.Normal(0.0, scale).expand([num_atoms, num_features]).to_event(2)
     U = jnp.asarray(numpyro.sample("U", prior))

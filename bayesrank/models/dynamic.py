@@ -148,14 +148,14 @@ def _check_times(times: ArrayLike) -> Array:
     values: Any = known(times)
     if values.ndim != 1 or values.size == 0 or values.dtype.kind not in "iuf":
         raise ValueError(
-            f"`times` has shape {values.shape} and dtype {values.dtype}; pass (T,), one or more "
-            "increasing numbers."
+            f"times has shape {values.shape} and dtype {values.dtype}; pass (T,), one or more "
+            "increasing numbers"
         )
     if isinstance(values, np.ndarray):
         if not np.isfinite(values).all():
-            raise ValueError("`times` has an entry that is not a finite number; remove it.")
+            raise ValueError("times has an entry that is not a finite number; remove it")
         if (np.diff(values) <= 0).any():
             raise ValueError(
-                "`times` do not increase; pass each of the times once, the earliest first."
+                "times do not increase; pass each of the times once, the earliest first"
             )
     return jnp.asarray(times, float)

@@ -99,11 +99,11 @@ def conditions(
     num_labels = check_count(num_labels, "num_labels", 2)
     sets = None if relevant is None else _check_sets(relevant, num_labels)
     if rankings is None and sets is None:
-        raise ValueError("`rankings` and `relevant` are missing; pass one of them, or both")
+        raise ValueError("rankings and relevant are missing; pass one of them, or both")
     count = len(rankings) if rankings is not None else 0 if sets is None else len(sets)
     if sets is not None and len(sets) != count:
         raise ValueError(
-            f"`rankings` has {count} examples and `relevant` {len(sets)}; pass one entry for each"
+            f"rankings has {count} examples and relevant {len(sets)}; pass one entry for each"
         )
     blocks = []
     step = max(1, _BLOCK // (num_labels + 1) ** 2)
@@ -130,13 +130,13 @@ def _check_sets(relevant: npt.ArrayLike, num_labels: int) -> NDArray[np.int64]:
     table = np.asarray(relevant)
     if table.ndim != 2 or table.shape[1] != num_labels or table.dtype.kind not in "biuf":
         raise ValueError(
-            f"`relevant` has shape {table.shape} and dtype {table.dtype}; pass numbers "
+            f"relevant has shape {table.shape} and dtype {table.dtype}; pass numbers "
             f"(n, {num_labels}), one for each label of each example"
         )
     if not np.isin(table, (-1, 0, 1)).all():
         row, column = np.argwhere(~np.isin(table, (-1, 0, 1)))[0]
         raise ValueError(
-            f"`relevant` is {table[row, column]} in row {row}, column {column}; pass 1 for "
+            f"relevant is {table[row, column]} in row {row}, column {column}; pass 1 for "
             "relevant, 0 for irrelevant, -1 for unknown"
         )
     return table.astype(np.int64)
@@ -150,7 +150,7 @@ def _pairs(number: int, ranking: LabelOrder | None, num_labels: int) -> list[tup
         pairs: list[Any] = list(ranking)
         if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
             raise ValueError(
-                f"`rankings` has a set in example {number} that is not one of pairs (better, "
+                f"rankings has a set in example {number} that is not one of pairs (better, "
                 "worse); pass a list for an order"
             )
         _check_labels(number, [label for pair in pairs for label in pair], num_labels)
@@ -159,7 +159,7 @@ def _pairs(number: int, ranking: LabelOrder | None, num_labels: int) -> list[tup
     labels = [label for group in groups for label in group]
     _check_labels(number, labels, num_labels)
     if len(set(labels)) < len(labels):
-        raise ValueError(f"`rankings` names a label twice in example {number}; name it once")
+        raise ValueError(f"rankings names a label twice in example {number}; name it once")
     filled = [group for group in groups if group]
     return [
         (better, worse)
@@ -174,7 +174,7 @@ def _check_labels(number: int, labels: list[int], num_labels: int) -> None:
         whole = isinstance(label, int | np.integer) and not isinstance(label, bool)
         if not whole or not 0 <= label < num_labels:
             raise ValueError(
-                f"`rankings` names {label!r} in example {number}; the labels are numbered 0 to "
+                f"rankings names {label!r} in example {number}; the labels are numbered 0 to "
                 f"{num_labels - 1}"
             )
 

@@ -67,7 +67,7 @@ def weighted_preferences(
     rows = check_comparisons(pairs, X.shape[0])
     counts = jnp.ones(rows.shape[0]) if weights is None else jnp.asarray(weights)
     if counts.shape != (rows.shape[0],):
-        raise ValueError(f"`weights` has shape {counts.shape}; pass one for each row of `pairs`.")
+        raise ValueError(f"weights has shape {counts.shape}; pass one for each row of pairs")
     w = jnp.asarray(numpyro.sample("w", dist.Normal(0.0, scale).expand([X.shape[1]]).to_event(1)))
     margin = jnp.asarray(sigma) * ((X[rows[:, 0]] - X[rows[:, 1]]) @ w)
     with scale_handler(scale=counts), numpyro.plate("pairs", rows.shape[0]):

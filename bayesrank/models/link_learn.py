@@ -73,8 +73,8 @@ def link_bm25(
     start, rows = jnp.asarray(margins), jnp.asarray(features)
     if start.ndim != 2 or rows.shape[:-1] != start.shape or 0 in rows.shape:
         raise ValueError(
-            f"`margins` has shape {start.shape} and `features` {rows.shape}; pass (L, U) and "
-            "(L, U, B), a row for each linked pair and a column for each unlinked document."
+            f"margins has shape {start.shape} and features {rows.shape}; pass (L, U) and "
+            "(L, U, B), a row for each linked pair and a column for each unlinked document"
         )
     gain = jnp.asarray(numpyro.sample("gain", dist.Normal(1.0, 1.0)))
     prior = dist.Normal(0.0, scale).expand([rows.shape[2]]).to_event(1)

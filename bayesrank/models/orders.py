@@ -81,14 +81,14 @@ def events(
     """
     rows = [_event(number, order, num_items) for number, order in enumerate(orders)]
     if not rows:
-        raise ValueError("`orders` is empty; pass at least one order")
+        raise ValueError("orders is empty; pass at least one order")
     columns = [_padded([row[part] for row in rows]) for part in range(3)]
     if counts is not None:
         repeats = np.asarray(counts)
         numbers = repeats.shape == (len(rows),) and repeats.dtype.kind in "iuf"
         if not numbers or (repeats % 1 != 0).any() or (repeats < 1).any():
             raise ValueError(
-                f"`counts` is {counts!r}; pass a positive whole number for each of the "
+                f"counts is {counts!r}; pass a positive whole number for each of the "
                 f"{len(rows)} orders"
             )
         columns = [np.repeat(column, repeats.astype(int), axis=0) for column in columns]
@@ -101,15 +101,15 @@ def _event(
     groups = [np.atleast_1d(np.asarray(group)) for group in order]
     if len(groups) < 2 or any(group.size == 0 for group in groups):
         raise ValueError(
-            f"`orders` has {len(groups)} groups in event {number}, or an empty one; an event says "
+            f"orders has {len(groups)} groups in event {number}, or an empty one; an event says "
             "which of two groups or more is better"
         )
     if any(group.dtype.kind not in "iu" for group in groups):
-        raise ValueError(f"`orders` has {order!r} as event {number}; pass the items' numbers")
+        raise ValueError(f"orders has {order!r} as event {number}; pass the items' numbers")
     items = [int(item) for group in groups for item in group]
     if len(set(items)) < len(items) or not all(0 <= item < num_items for item in items):
         raise ValueError(
-            f"`orders` names {items} in event {number}; name different items, from 0 to "
+            f"orders names {items} in event {number}; name different items, from 0 to "
             f"{num_items - 1}"
         )
     ends = np.cumsum([0, *(group.size for group in groups)])

@@ -106,7 +106,7 @@ def ordinal_gp(
     if likelihood != "gaussian":
         check_choice(likelihood, "likelihood", *LIKELIHOODS)
     elif num_levels is not None:
-        raise ValueError("`num_levels` is given for ratings that are numbers; leave it out.")
+        raise ValueError("num_levels is given for ratings that are numbers; leave it out")
     kernel = ordinal_kernel(*_kernel_scales(d, ard))
     process = dist.MultivariateNormal(covariance_matrix=gp.gram(kernel, X))
     f = jnp.asarray(numpyro.sample("f", process))

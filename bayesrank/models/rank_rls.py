@@ -132,5 +132,5 @@ def _contrasts(query: Any, num_rows: int, weights: str) -> tuple[np.ndarray, np.
             root_delta[row : row + size - 1] = np.sqrt(weight_of[weights](int(size)))
             row += size - 1
     if not row:
-        raise ValueError("`query` gives every list one row only; there is nothing to compare.")
+        raise ValueError("query gives every list one row only; there is nothing to compare")
     return T, root_delta

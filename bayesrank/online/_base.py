@@ -186,8 +186,8 @@ class OnlineRanker(SavedLearner):
     def _refuse_other_levels(self) -> None:
         if self.num_levels != self._levels_learned:
             raise ValueError(
-                f"`num_levels` is {self.num_levels}, but {self._levels_learned} levels have been "
-                "learned; begin anew by `fit`."
+                f"num_levels is {self.num_levels}, but {self._levels_learned} levels have been "
+                "learned; begin anew by fit"
             )
 
     def _blocks(self, X: Array, y: NDArray[np.int64]) -> Iterator[tuple[ExampleBlock, int]]:
@@ -200,8 +200,8 @@ class OnlineRanker(SavedLearner):
     def _refuse_unless_finite(self, state: Any) -> None:
         if not all(np.isfinite(np.asarray(value)).all() for value in state):
             raise ValueError(
-                "`X` makes the weights overflow; scale the features (or lower a learning rate). "
-                "Nothing of the chunk was learned."
+                "X makes the weights overflow; scale the features (or lower a learning rate). "
+                "Nothing of the chunk was learned"
             )
 
     def _known_rows(self, X: ArrayLike) -> Array:

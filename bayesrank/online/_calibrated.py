@@ -125,8 +125,7 @@ class CalibratedPerceptron(SavedLearner):
             learned = np.asarray(weights)
         if not np.isfinite(learned).all():
             raise ValueError(
-                "`X` makes the weights overflow; scale the features. Nothing of the chunk was "
-                "learned."
+                "X makes the weights overflow; scale the features. Nothing of the chunk was learned"
             )
         seen = np.int64(state.seen + len(rows))
         self._take(rows.shape[1], names, LearnedLabels(learned, seen, np.int64(updates)))
@@ -196,8 +195,8 @@ class CalibratedPerceptron(SavedLearner):
         check_choice(self.loss, "loss", "kendall", "footrule")
         if hasattr(self, "state_") and len(self.coef_) != self.num_labels:
             raise ValueError(
-                f"`num_labels` is {self.num_labels}, but {len(self.coef_)} labels have been "
-                "learned; begin anew by `fit`."
+                f"num_labels is {self.num_labels}, but {len(self.coef_)} labels have been "
+                "learned; begin anew by fit"
             )
         return _Constraints(self.pairs == "adjacent", self.relevant == "lowest", self.loss)
 
@@ -217,8 +216,8 @@ def _targets(y: Any, count: int, num_labels: int) -> tuple[NDArray[Any], ...]:
         return (_places(y, count, num_labels),)
     if not all(general) or len(general) != count:
         raise ValueError(
-            f"`y` has {sum(general)} LabelConstraints among {len(general)} entries; pass one for "
-            f"each of the {count} rows."
+            f"y has {sum(general)} LabelConstraints among {len(general)} entries; pass one for "
+            f"each of the {count} rows"
         )
     return tuple(tabulate(list(y), num_labels))
 
@@ -227,18 +226,18 @@ def _places(y: Any, count: int, num_labels: int) -> NDArray[np.int64]:
     """Places of the labels and the zero in bucket orders: relevant labels, the zero, the others."""
     lists = [np.asarray(row).ravel() for row in y] if np.iterable(y) else []
     if len(lists) != count:
-        raise ValueError(f"`y` has {len(lists)} entries; pass one for each of the {count} rows.")
+        raise ValueError(f"y has {len(lists)} entries; pass one for each of the {count} rows")
     length = np.array([row.size for row in lists], np.int64)
     flat = np.concatenate([np.zeros(0, np.int64), *(row for row in lists if row.size)])
     row = np.repeat(np.arange(count), length)
     if flat.dtype.kind not in "iu" or any(row.dtype.kind == "b" for row in lists):
-        raise ValueError("`y` has labels that are not whole numbers; number them from 0.")
+        raise ValueError("y has labels that are not whole numbers; number them from 0")
     named = flat >= 0 if isinstance(y, np.ndarray) else np.ones(flat.size, bool)
     wrong = named & ~((flat >= 0) & (flat < num_labels))
     if wrong.any():
         raise ValueError(
-            f"`y` has label {flat[wrong][0]} in row {row[wrong][0]}; they are numbered 0 to "
-            f"{num_labels - 1}. Nothing of the chunk was learned."
+            f"y has label {flat[wrong][0]} in row {row[wrong][0]}; they are numbered 0 to "
+            f"{num_labels - 1}. Nothing of the chunk was learned"
         )
     flat, row = flat[named], row[named]
     length = np.bincount(row, minlength=count)
@@ -248,8 +247,8 @@ def _places(y: Any, count: int, num_labels: int) -> NDArray[np.int64]:
     repeated = (places[:, :num_labels] < length[:, None]).sum(axis=1) < length
     if repeated.any():
         raise ValueError(
-            f"`y` names a label twice in row {int(np.argmax(repeated))}; name it once. Nothing of "
-            "the chunk was learned."
+            f"y names a label twice in row {int(np.argmax(repeated))}; name it once. Nothing of "
+            "the chunk was learned"
         )
     return places
 

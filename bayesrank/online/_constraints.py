@@ -68,8 +68,8 @@ def tabulate(targets: Sequence[LabelConstraints], num_labels: int) -> Constraint
         tables.pairs[row] |= tables.above[row][:, None] & tables.below[row]
         if _contradicts(*(part[row] for part in tables)):
             raise ValueError(
-                f"`y` contradicts itself in row {row}: some label would be before itself. Nothing "
-                "of the chunk was learned."
+                f"y contradicts itself in row {row}: some label would be before itself. Nothing "
+                "of the chunk was learned"
             )
     return tables
 
@@ -156,8 +156,8 @@ def _labels(given: Any, num_labels: int, row: int) -> NDArray[np.intp]:
         labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= num_labels
     ):
         raise ValueError(
-            f"`y` has labels {labels.tolist()} in row {row}; they are numbered 0 to "
-            f"{num_labels - 1}. Nothing of the chunk was learned."
+            f"y has labels {labels.tolist()} in row {row}; they are numbered 0 to "
+            f"{num_labels - 1}. Nothing of the chunk was learned"
         )
     return labels.astype(np.intp)
 

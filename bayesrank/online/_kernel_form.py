@@ -32,8 +32,8 @@ class KernelRanker(OnlineRanker):
             return 0
         if budget is None:
             raise ValueError(
-                f"`budget` is None and `kernel` {self.kernel!r}, for which examples are stored; "
-                "say how many, as a whole number from 1 on."
+                f"budget is None and kernel {self.kernel!r}, for which examples are stored; "
+                "say how many, as a whole number from 1 on"
             )
         return budget
 

@@ -33,8 +33,8 @@ def rank_loss(
     truth, predictions = np.asarray(y_true, np.float64), np.asarray(y_pred, np.float64)
     if truth.shape != predictions.shape or truth.size == 0:
         raise ValueError(
-            f"`y_true` has shape {truth.shape} and `y_pred` {predictions.shape}; pass one "
-            "prediction for each of at least one level."
+            f"y_true has shape {truth.shape} and y_pred {predictions.shape}; pass one "
+            "prediction for each of at least one level"
         )
     if rounded:
         predictions = round_levels(predictions, num_levels).astype(np.float64)
@@ -51,5 +51,5 @@ def round_levels(values: ArrayLike, num_levels: int | None = None) -> NDArray[np
     """
     levels = np.floor(np.asarray(values, np.float64) + 0.5)
     if np.isnan(levels).any():
-        raise ValueError("a prediction is NaN, which rounds to no level; leave it out.")
+        raise ValueError("a prediction is NaN, which rounds to no level; leave it out")
     return np.clip(levels, 1, num_levels or np.inf).astype(np.int64)

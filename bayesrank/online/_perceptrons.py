@@ -6,11 +6,10 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 from tinygp.kernels import Kernel
 
-from bayesrank._validate import check_choice, check_count
+from bayesrank._validate import check_choice, check_count, check_share
 from bayesrank.online._base import Array, ExampleBlock
 from bayesrank.online._kernel_form import KernelRanker
 from bayesrank.online._members import Members, Records, init_members, learn_block
-from bayesrank.online._validate import check_share
 
 
 class PerceptronRanker(KernelRanker):
@@ -23,7 +22,7 @@ class PerceptronRanker(KernelRanker):
 
     def _init_state(self, num_features: int) -> Members:
         num_members = check_count(self.num_members, "num_members")
-        check_share(self.tau, "tau")
+        check_share(self.tau, "tau", one=True)
         check_choice(self.sampling, "sampling", "bernoulli", "poisson")
         check_count(self.seed, "seed", 0)
         slots = self._slots(num_features)

@@ -115,7 +115,7 @@ class SavedLearner(BaseEstimator, ABC):
         if there != here:
             raise ValueError(
                 f"{path} was saved by one with {_join(there - here)}, and this has "
-                f"{_join(here - there)}; load it into a learner with the same options."
+                f"{_join(here - there)}; load it into a learner with the same options"
             )
         with jax.enable_x64(True):
             try:
@@ -128,7 +128,7 @@ class SavedLearner(BaseEstimator, ABC):
             _fits(arrays[name], np.asarray(value)) for name, value in wanted.items()
         ):
             raise ValueError(
-                f"{path} holds other arrays than this learner's; it was not saved by it."
+                f"{path} holds other arrays than this learner's; it was not saved by it"
             )
         names = saved["feature_names"]
         names = None if names is None else np.array(names, object)

@@ -15,52 +15,35 @@ from bayesrank._validate import check_column, refuse_rows
 LARGEST = 1e30
 
 
-def check_share(share: Any, name: str, *, zero: bool = False, one: bool = True) -> float:
-    """Return a number between zero and one, of which the ends may be excluded."""
-    number = _number(share)
-    if not ((0.0 <= number if zero else 0.0 < number) and (number <= 1.0 if one else number < 1.0)):
-        ends = f"{'[' if zero else '('}0, 1{']' if one else ')'}"
-        raise ValueError(f"`{name}` is {share!r}; pass a number in {ends}.")
-    return number
-
-
 def check_kernel(kernel: Any) -> Kernel | None:
     """Return a kernel of tinygp, or None."""
     if kernel is not None and not isinstance(kernel, Kernel):
-        raise ValueError(f"`kernel` is {kernel!r}; pass a kernel of tinygp, or None.")
+        raise ValueError(f"kernel is {kernel!r}; pass a kernel of tinygp, or None")
     return kernel
-
-
-def _number(value: Any) -> float:
-    """Return a number, or NaN for what is none."""
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return np.nan
 
 
 def check_rows(X: ArrayLike, num_features: int | None) -> NDArray[np.float64]:
     """Return examples as an array of shape (n, d)."""
     enter_jax()
     if sparse.issparse(X):
-        raise ValueError("`X` is sparse; pass `X.toarray()`, a chunk at a time.")
+        raise ValueError("X is sparse; pass X.toarray(), a chunk at a time")
     rows: Any = plain_array(X)
     if rows.dtype.kind not in "biuf":
-        raise ValueError(f"`X` has dtype {rows.dtype}; pass a table of numbers.")
+        raise ValueError(f"X has dtype {rows.dtype}; pass a table of numbers")
     if rows.ndim != 2 or rows.shape[1] == 0:
-        raise ValueError(f"`X` has shape {rows.shape}; pass (n, d), one row for each example.")
+        raise ValueError(f"X has shape {rows.shape}; pass (n, d), one row for each example")
     if num_features is not None and rows.shape[1] != num_features:
         raise ValueError(
-            f"`X` has {rows.shape[1]} columns, but the examples before had {num_features}; "
-            "give all examples the same features."
+            f"X has {rows.shape[1]} columns, but the examples before had {num_features}; "
+            "give all examples the same features"
         )
     rows = rows.astype(np.float64)
     unusable = ~(np.abs(rows) <= LARGEST)
     if unusable.any():
         row, column = np.argwhere(unusable)[0]
         raise ValueError(
-            f"`X` is {rows[row, column]:g} in row {row}, column {column}; pass finite numbers of "
-            f"at most {LARGEST:g}, or leave the example out. Nothing of the chunk was learned."
+            f"X is {rows[row, column]:g} in row {row}, column {column}; pass finite numbers of "
+            f"at most {LARGEST:g}, or leave the example out. Nothing of the chunk was learned"
         )
     return rows
 
@@ -72,8 +55,8 @@ def check_names(X: Any, known: NDArray[Any] | None) -> NDArray[Any] | None:
         return known
     if known is not None and columns != known.tolist():
         raise ValueError(
-            f"`X` has the columns {columns}, but the examples before had {known.tolist()}; give "
-            "all examples the same columns in the same order."
+            f"X has the columns {columns}, but the examples before had {known.tolist()}; give "
+            "all examples the same columns in the same order"
         )
     return np.array(columns, object)
 
@@ -83,6 +66,6 @@ def check_levels(y: ArrayLike, num_rows: int, num_levels: int) -> NDArray[np.int
     levels: Any = plain_array(y)
     wanted = f"a level for each row of X, numbered from 1 for the lowest to {num_levels}"
     check_column(levels, "y", num_rows, "biuf", wanted)
-    fix = f"pass levels 1 to {num_levels}, or leave it out. Nothing of the chunk was learned."
+    fix = f"pass levels 1 to {num_levels}, or leave it out. Nothing of the chunk was learned"
     refuse_rows(levels, lambda v: ~np.isin(v, np.arange(1, num_levels + 1)), "y", fix)
     return levels.astype(np.int64)

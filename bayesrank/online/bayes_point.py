@@ -11,7 +11,7 @@ from scipy.special import softmax
 from sklearn.utils.validation import check_is_fitted
 from tinygp.kernels import Kernel
 
-from bayesrank._validate import check_choice, check_count, check_positive
+from bayesrank._validate import check_choice, check_count, check_positive, check_share
 from bayesrank.online._adf import Belief, take_block
 from bayesrank.online._base import Array, ExampleBlock
 from bayesrank.online._basis import empty_basis, feature_block
@@ -21,7 +21,6 @@ from bayesrank.online._foresight import decide, foresee_block
 from bayesrank.online._kernel_form import KernelRanker
 from bayesrank.online._mixture import NUM_COMPONENTS as NUM_COMPONENTS
 from bayesrank.online._mixture import Mixture, given_noises, mixture
-from bayesrank.online._validate import check_share
 
 EXPLICIT = 1000
 """Number of monomials up to which a polynomial kernel is always explicit, and so exact."""
@@ -236,7 +235,7 @@ class OnlineBayesPoint(KernelRanker):
             return mixture(size)
         noises = np.atleast_1d(np.asarray(self.noise, np.float64))
         if noises.ndim != 1 or not noises.size or not ((noises > 0) & np.isfinite(noises)).all():
-            raise ValueError(f"`noise` is {self.noise!r}; pass one or more positive numbers.")
+            raise ValueError(f"noise is {self.noise!r}; pass one or more positive numbers")
         return given_noises(noises.tolist(), size)
 
     def _unit(self, num_features: int) -> float:
@@ -276,13 +275,13 @@ class OnlineBayesPoint(KernelRanker):
         check_positive(self.weight_scale, "weight_scale")
         if self.threshold_scale is not None:
             check_positive(self.threshold_scale, "threshold_scale")
-        check_share(self.forgetting, "forgetting", zero=True, one=False)
+        check_share(self.forgetting, "forgetting", zero=True)
         check_choice(self.covariance, "covariance", "full", "diagonal")
         slots = self._slots(num_features)
         if slots and self.covariance == "diagonal":
             raise ValueError(
-                f"`kernel` is {self.kernel!r} and `covariance` 'diagonal'; the scores at stored "
-                "examples depend on each other: choose 'full', or a polynomial kernel."
+                f"kernel is {self.kernel!r} and covariance 'diagonal'; the scores at stored "
+                "examples depend on each other: choose 'full', or a polynomial kernel"
             )
         basis = empty_basis(slots, num_features)
         self._entering = num_features

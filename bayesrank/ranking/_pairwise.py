@@ -84,7 +84,7 @@ def pairwise_probability(samples: ArrayLike) -> Array:
     check_memory(
         _COPIES * 8.0 * n**2,
         f"probabilities of all pairs of {n:,} items",
-        "pass the draws of fewer items; a result's `difference` tells single pairs",
+        "pass the draws of fewer items; a result's difference tells single pairs",
     )
     wins = _wins(low)
     losses = np.triu(draws - wins, 1) if low is high else _wins((n + 1 - low).astype(low.dtype))

@@ -94,7 +94,7 @@ def check_observations(
     n, m = _count(users, "users", num_users), _count(items, "items", num_items)
     who, what = np.asarray(users), np.asarray(items)
     if pairwise and what.shape != (len(who), 2):
-        raise ValueError(f"`items` has shape {what.shape}; pass ({len(who)}, 2), the better first.")
+        raise ValueError(f"items has shape {what.shape}; pass ({len(who)}, 2), the better first")
     for column in what.T if pairwise else [what]:
         check_pairs_of_items(who, column, n, m, unique=not pairwise)
     who, what = who.astype(np.int64), what.astype(np.int64)
@@ -118,7 +118,7 @@ def _count(values: ArrayLike, name: str, count: int | None) -> int:
     array = np.asarray(values)
     if array.dtype.kind not in "iu" or not array.size:
         raise ValueError(
-            f"`{name}` has shape {array.shape} and dtype {array.dtype}; pass whole numbers from 0."
+            f"{name} has shape {array.shape} and dtype {array.dtype}; pass whole numbers from 0"
         )
     if array.max() > _MOST_ABSENT * max(len(np.unique(array)), _MOST_ABSENT):
         raise ValueError(
