@@ -1,5 +1,8 @@
 """The command line in this process."""
 
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+
 import pytest
 
 from bayesrank.cli import main
@@ -11,3 +14,11 @@ def run(*args: object) -> int:
         main([str(arg) for arg in args])
     assert isinstance(stop.value.code, int)
     return stop.value.code
+
+
+def said(*args: object) -> tuple[str, str]:
+    """Run a command that succeeds, and return what it printed, on standard output and error."""
+    with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
+        code = run(*args)
+    assert code == 0, err.getvalue()
+    return out.getvalue(), err.getvalue()

@@ -3,9 +3,6 @@
 import csv
 import io
 import json
-import os
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
@@ -22,7 +19,6 @@ from bayesrank.cli.outputs import OutputError, drawn, output_folder
 from bayesrank.cli.trust import Check
 from bayesrank.ranking import summarize
 
-ROOT = Path(__file__).resolve().parents[1]
 RESULTS = {"card.png", "ranker.npz", "ranking.csv", "ranking.json", "report.html"}
 ALL = RESULTS | {"posterior.nc", "ranking.png"}
 
@@ -332,20 +328,6 @@ def test_help_fits_a_terminal_of_80_columns(name):
     context.show_default = True
     lines = command.get_help(context).splitlines()
     assert len(lines) > 5 and [line for line in lines if len(line) > 80] == []
-
-
-def test_module_runs_from_another_folder(tmp_path):
-    """As a process: exit code, one line on standard error, no traceback."""
-    done = subprocess.run(
-        [sys.executable, "-m", "bayesrank", "rank", "no.csv"],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "Error: no.csv: there is no such file; check the path\n"
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_names_do_not_command_the_terminal_in_what_is_printed(folder, seen, capsys):

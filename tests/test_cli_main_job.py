@@ -1,24 +1,23 @@
 """The main job for real: what is learned, checked, written and said, on small data."""
 
-import io
 import json
 import os
 import re
 import subprocess
 import sys
 import warnings
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import arviz as az
 import numpy as np
 import pandas as pd
 import pytest
+from cli_run import said as run
 from matplotlib.image import imread
 from scipy.special import ndtr
 
 from bayesrank import OrderRanker, PairwiseRanker
-from bayesrank.cli import main, pipeline
+from bayesrank.cli import pipeline
 from bayesrank.cli.words import unit
 from bayesrank.datasets import load_modechoice, read_comparisons
 
@@ -43,15 +42,6 @@ def files(tmp_path_factory):
         games.append(f"{names[winner]},{names[loser]},{int(k % 5 == 0)}")
     (folder / "games.csv").write_text("\n".join(games))
     return folder, dict(zip(names, strength, strict=True))
-
-
-def run(*args):
-    """Exit code, and what was printed, of a run in this process."""
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as stop:
-        main(list(args))
-    assert stop.value.code == 0, err.getvalue()
-    return out.getvalue(), err.getvalue()
 
 
 @pytest.fixture(scope="module")

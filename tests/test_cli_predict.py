@@ -12,7 +12,6 @@ import pytest
 from cli_run import run
 
 from bayesrank import PairwiseRanker, PreferenceGP
-from bayesrank.estimators import ArenaRanker
 
 NAMES = ["ada", "bob", "cy", "dot", "eve"]
 FEATURES = np.array([[0.0, 3.0], [1.0, 1.0], [2.0, 2.0], [3.0, 9.0], [4.0, 4.0]])
@@ -98,20 +97,6 @@ def test_new_items_by_their_features(at, capsys):
     assert skills["skill_sd"].tolist()[0] > 0.0
     assert run("predict", "features", "--items", "new.csv") == 0
     assert _printed(capsys)[-1]["item"] == "fay"
-
-
-@pytest.mark.slow
-def test_pairs_of_a_log_with_positions(at, capsys):
-    rows = [f"{NAMES[i]},{NAMES[j]},{'tie' if tie else 'model_a'}" for i, j, tie in 4 * GAMES]
-    Path("log.csv").write_text("\n".join(["model_a,model_b,winner", *rows]))
-    assert run("rank", "log.csv", "--out", "log", "--crosscheck", "none", "--quiet") == 0
-    capsys.readouterr()
-    assert run("predict", "log", "pairs.csv") == 0
-    rows = _printed(capsys)
-    ranker = ArenaRanker.load("log/ranker.npz")
-    for outcome in ("win", "tie", "loss"):
-        truth = ranker.predict_proba([("ada", "bob"), ("eve", "cy")], outcome=outcome)
-        np.testing.assert_allclose([float(row[outcome]) for row in rows], truth, rtol=1e-4)
 
 
 def test_nothing_is_written_where_a_pair_is_unknown_or_a_file_is_in_use(at, capsys):

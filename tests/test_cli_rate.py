@@ -1,14 +1,12 @@
 """`python -m bayesrank rate`: the files it writes, and what it refuses."""
 
 import warnings
-from contextlib import redirect_stderr, redirect_stdout
-from io import StringIO
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from cli_run import run
+from cli_run import run, said
 
 
 @pytest.fixture(scope="module")
@@ -25,19 +23,13 @@ def results(tmp_path_factory):
     items = ["item,size"] + [f"item {k},{k}" for k in range(5)]
     (folder / "items.csv").write_text("\n".join(items))
     files = (folder / "ratings.csv", "--items", folder / "items.csv", "--out", folder / "out")
-    with (
-        redirect_stdout(StringIO()) as said,
-        redirect_stderr(StringIO()) as warned,
-        warnings.catch_warnings(),
-    ):
+    with warnings.catch_warnings():
         warnings.simplefilter("default")
-        code = run("rate", *files, "--quiet", "--top", 1, "--iterations", 3)
-    return folder, code, said.getvalue(), warned.getvalue()
+        return folder, *said("rate", *files, "--quiet", "--top", 1, "--iterations", 3)
 
 
 def test_files_hold_a_prediction_for_every_pair_not_rated(results):
-    folder, code, *_ = results
-    assert code == 0
+    folder = results[0]
     predictions = pd.read_csv(folder / "out" / "predictions.csv")
     assert len(predictions) == 13 * 5 - 37
     probability = predictions[["P(1)", "P(2)", "P(3)"]].to_numpy()
@@ -52,14 +44,14 @@ def test_files_hold_a_prediction_for_every_pair_not_rated(results):
 
 
 def test_the_best_unseen_items_are_printed_with_intervals(results):
-    folder, _, said, _ = results
+    folder, printed, _ = results
     predictions = pd.read_csv(folder / "out" / "predictions.csv")
     for name, share in (("lower", 0.05), ("level", 0.5), ("upper", 0.95)):
         above = predictions[["P(1)", "P(2)", "P(3)"]].to_numpy().cumsum(axis=1)
         quantile = 1 + (above < share).sum(axis=1)
         clear = (abs(above - share) > 1e-3).all(axis=1)  # probabilities have four digits
         assert clear.sum() > 20 and (predictions[name] == quantile)[clear].all()
-    lines = said.splitlines()
+    lines = printed.splitlines()
     assert lines[0].split() == ["User", "Best", "unseen", "Rating", "90%", "interval"]
     ranking: Any = pd.read_csv(folder / "out" / "rankings.csv")
     for line, (_, row) in zip(lines[1:11], ranking.iterrows(), strict=False):
@@ -68,11 +60,11 @@ def test_the_best_unseen_items_are_printed_with_intervals(results):
 
 
 def test_what_is_to_be_known_is_said(results):
-    *_, said, warned = results
-    assert "13 users, 5 items, 37 ratings from 1 to 3." in said
-    assert "1 user gave only one rating: their predictions are close to" in said
-    assert "Without ratings, predicted from features only: 1 item." in said
-    assert "Columns not used: when." in said
+    _, printed, warned = results
+    assert "13 users, 5 items, 37 ratings from 1 to 3." in printed
+    assert "1 user gave only one rating: their predictions are close to" in printed
+    assert "Without ratings, predicted from features only: 1 item." in printed
+    assert "Columns not used: when." in printed
     assert warned.startswith("Warning: the fit did not converge in 3 iterations;")
     assert "increase --iterations" in warned and warned.count("\n") == 1
 

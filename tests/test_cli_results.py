@@ -122,6 +122,12 @@ def test_pairs_of_a_log_with_judges_go_to_a_file(at, capsys):
     assert capsys.readouterr().out == "" and len(rows) >= 3
     assert {name for row in rows for name in row.split(",")} == {"x", "y", "z"}
     assert run("predict", "log", "pairs.csv") == 0  # which reads it
+    predicted = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    ranker: Any = load_ranker("log/ranker.npz")
+    pairs = [row.split(",") for row in rows]
+    for outcome in ("win", "tie", "loss"):
+        truth = ranker.predict_proba(pairs, outcome=outcome)
+        np.testing.assert_allclose([float(row[outcome]) for row in predicted], truth, rtol=1e-4)
     assert run("suggest", "log", "--out", "log/ranker.npz") == 2
 
 

@@ -100,8 +100,6 @@ def test_two_runs_on_one_checkpoint_are_refused(capsys):
         assert not Path("bayesrank-stream.npz").exists()
         assert _run(*options, "--checkpoint", "other.npz") == 0
     assert _run(*options) == 0
-    assert _run(*options, "--checkpoint", "none/c.npz") == 2
-    assert "none/c.npz: the checkpoint cannot be written (No such" in capsys.readouterr().err
 
 
 # --- Killed and resumed -----------------------------------------------------------------------
@@ -370,7 +368,7 @@ def test_files_and_checkpoints_that_cannot_be_used(capsys):
     assert _run("other.csv", "--learner", "prank") == 2
     assert "it was saved for data.csv" in capsys.readouterr().err
     assert _run("data.csv", "--checkpoint", "no/such/place.npz") == 2
-    assert "the checkpoint cannot be written" in capsys.readouterr().err
+    assert "place.npz: the checkpoint cannot be written (No such" in capsys.readouterr().err
     _write("wide.csv", ["1," + ",".join(["1"] * 300)])
     assert _run("wide.csv", "--degree", "3") == 2
     assert "lower --degree" in capsys.readouterr().err
@@ -407,11 +405,7 @@ def test_the_layout_is_found_in_the_file():
     _write("data.csv", ["level,a,b,c", "2,1,1,1", "4,1"])
     assert survey(Path("data.csv"), None, None, None) == StreamLayout("csv", 4, 3)
     assert survey(Path("data.csv"), 5, None, None) == StreamLayout("csv", 5, 3)
-
-
-def test_a_year_is_no_level(tmp_path):
-    path = tmp_path / "data.csv"
-    path.write_text("1,2\n2019,3\n")
+    _write("data.csv", ["1,2", "2019,3"])  # a year is no level
     with pytest.raises(DataError, match="levels go up to 2019.* or give --levels 2019"):
-        survey(path, None, None, None)
-    assert survey(path, 2019, None, None).num_levels == 2019
+        survey(Path("data.csv"), None, None, None)
+    assert survey(Path("data.csv"), 2019, None, None) == StreamLayout("csv", 2019, 1)

@@ -1,7 +1,9 @@
 """Cycles among three items, by enumeration; does the check see when there are too many?"""
 
+import dataclasses
 import itertools
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -106,7 +108,9 @@ def order_biased(rng, n, skill_weight, cycle_weight=0.0):
 
 def checked(data, number=100):
     """The check with what judges saw, and with skills alone."""
-    columns = {"position": data.position, "judges": data.judges, "num_judges": 3}
+    columns: dict[str, Any] = {"position": data.position}
+    if data.judges is not None:
+        columns |= {"judges": data.judges, "num_judges": 3}
     fit = fit_arena(arena_data(data.num_items, data.comparisons, **columns))
     posterior = JudgedSkills(fit)
     skills = posterior.draws(None, number, np.random.RandomState(0))
@@ -128,13 +132,17 @@ def test_rock_paper_scissors_is_found_under_judges_and_positions():
     assert np.isfinite(seen(0)).all() and fit.converged
 
 
-def test_margins_of_a_log_are_those_of_its_fit():
+@pytest.mark.parametrize("judged", [True, False])
+def test_margins_of_a_log_are_those_of_its_fit(judged):
     data = order_biased(np.random.default_rng(5), 8, 1.0)
+    data = data if judged else dataclasses.replace(data, judges=None, judge_names=())
     *_, seen, fit = checked(data, 1000)
     winner, loser = data.comparisons.T
-    spread = np.exp(fit.log_reliability + fit.log_reliability_variance / 2.0)[data.judges]
-    mean = spread * (fit.mean[winner] - fit.mean[loser])
-    mean += np.asarray(data.position) * (fit.position[0] + fit.bias[data.judges])
+    mean, advantage = fit.mean[winner] - fit.mean[loser], fit.position[0]
+    if judged:
+        mean *= np.exp(fit.log_reliability + fit.log_reliability_variance / 2.0)[data.judges]
+        advantage = advantage + fit.bias[data.judges]
+    mean += np.asarray(data.position) * advantage
     drawn = np.array([seen(draw) for draw in range(1000)])
     assert np.abs((drawn.mean(0) - mean) / drawn.std(0)).max() < 4.5 / np.sqrt(1000)
 
