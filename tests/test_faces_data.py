@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bayesrank import ArenaRanker, PairwiseRanker
+from bayesrank import ArenaRanker, PairwiseRanker, PreferenceGP
 from bayesrank.datasets import ComparisonData, OrderEvents, ReadingNote
 from bayesrank.estimators import OrderRanker
 from bayesrank.estimators.columns import read_columns
@@ -103,3 +103,46 @@ def test_pairs_in_the_place_of_items_are_told_where_to_go():
     for pairs in asked:
         with pytest.raises(ValueError, match="predict_proba gives the chances of pairs"):
             ranker.predict(pairs)
+
+
+@pytest.mark.slow
+def test_data_go_by_the_names_of_their_items_wherever_they_are_given():
+    turned = replace(DATA, names=NAMES[::-1], comparisons=2 - PAIRS)
+    rows = pd.DataFrame(np.array(NAMES, object)[PAIRS], columns=["winner", "loser"])
+    rows = rows.assign(tie=DATA.tied)
+    ranker = PairwiseRanker(hyperparameters="prior").fit(rows)
+    assert ranker.score(turned) == ranker.score(DATA) == ranker.score(rows)
+    X = pd.DataFrame({"x": [1.0, 0.0, 2.0]}, index=["coffee", "tea", "milk"])
+    fits = [PreferenceGP(hyperparameters="prior").fit(X, each) for each in (turned, rows)]
+    np.testing.assert_allclose(fits[0].predict(), fits[1].predict(), rtol=1e-9)
+    assert fits[0].score(X, turned) == pytest.approx(fits[1].score(X, rows))
+    for data, message in ((JUDGED, "has judges"), (replace(DATA, orders=ORDERS), "has orders")):
+        with pytest.raises(ValueError, match=message):
+            ranker.score(data)
+        with pytest.raises(ValueError, match=message):
+            PreferenceGP().fit(X, data)
+    with pytest.raises(ValueError, match="names 3 items, and there are 2"):
+        PreferenceGP().fit(X.to_numpy()[:2], DATA)
+
+
+@pytest.mark.slow
+def test_nothing_of_an_earlier_fit_stays(tmp_path):
+    wins = np.array(NAMES, object)[PAIRS]
+    features = dict(zip(NAMES, LINES, strict=True))
+    ranker = PairwiseRanker(item_features=features, laplacian=1, hyperparameters="prior")
+    ranker.fit(wins).set_params(item_features=None, laplacian=None)
+    for time in (None, "walk"):
+        times = None if time is None else np.arange(4.0)
+        ranker.set_params(time=time).fit(wins, time=times).save(tmp_path / "r.npz")
+        again = PairwiseRanker.load(tmp_path / "r.npz")
+        np.testing.assert_array_equal(again.predict(), ranker.predict())
+        assert ranker.predict_proba([("tea", "water")], unknown="population") > 0.0
+
+
+@pytest.mark.slow
+def test_a_fit_that_fails_leaves_the_one_before():
+    gp = PreferenceGP(hyperparameters="prior").fit(LINES, PAIRS)
+    before = gp.predict([[0.5]])
+    with pytest.raises(ValueError, match="hyperparameters is 'none'"):
+        gp.set_params(hyperparameters="none").fit(9.0 * LINES, PAIRS)
+    np.testing.assert_array_equal(gp.predict([[0.5]]), before)

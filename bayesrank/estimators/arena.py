@@ -148,7 +148,7 @@ class ArenaRanker(StoredLogRanker, NamedRanker):
                 "take; use OrderRanker or PairwiseRanker"
             )
         skills = Independent(log.num_items)
-        self._keep(fit_log(log, skills, self._settings(), callback))
+        self._keep(fit_log(log, skills, self._settings(), callback), {})
         self.names_ = list(log.names)
         self.judge_names_ = list(log.judge_names)
         # One category alone cannot be told from the overall skill.

@@ -35,7 +35,7 @@ def read_columns(
     if isinstance(comparisons, ComparisonData):
         if any(value is not None for value in given.values()):
             raise ValueError("comparisons has its columns; give no others beside it")
-        return comparisons
+        return _among(comparisons, items, fix)
     if not isinstance(items, int) and _is_other_layout(comparisons, given):
         return _among(recognised(comparisons, given), items, fix)
     columns = _columns(comparisons, given)
@@ -124,10 +124,14 @@ def _whole_numbers(table: Any) -> set[int]:
 
 
 def _among(
-    data: ComparisonData, items: Sequence[Hashable] | None, fix: str | None
+    data: ComparisonData, items: int | Sequence[Hashable] | None, fix: str | None
 ) -> ComparisonData:
     """Comparisons by the numbers of known items; others are numbered on, or refused."""
-    if items is None or data.orders is not None:
+    if isinstance(items, int) and items != data.num_items:
+        raise ValueError(
+            f"comparisons names {data.num_items} items, and there are {items}; give each a row of X"
+        )
+    if items is None or isinstance(items, int) or data.orders is not None:
         return data
     numbers = numbers_of([list(data.names)], items, fix)[:, 0]
     known = {*items}

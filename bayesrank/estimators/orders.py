@@ -15,7 +15,6 @@ from bayesrank.estimators.ranker import NamedRanker, refuse_one
 from bayesrank.estimators.skills import fit_skills
 from bayesrank.models.orders import events
 from bayesrank.solvers.comparisons import Asked
-from bayesrank.solvers.comparisons.skills import Independent
 from bayesrank.solvers.comparisons.terms import read_weights
 
 Array = NDArray[np.float64]
@@ -110,7 +109,7 @@ class OrderRanker(NamedRanker):
         """
         if column_names(orders) is not None:
             orders = recognised(orders, ())
-        names, numbers, features = self._numbered(orders)
+        names, numbers, features, feature_names = self._numbered(orders)
         if isinstance(orders, ComparisonData) and orders.orders is not None:
             if sample_weight is not None:
                 raise ValueError("orders has its counts; leave sample_weight out")
@@ -118,33 +117,34 @@ class OrderRanker(NamedRanker):
         elif sample_weight is not None:
             sample_weight = _counts(sample_weight, len(numbers))
         data = events(numbers, len(names), sample_weight)
-        self.feature_mean_ = None
-        skills = Independent(len(names)) if features is None else self._process(features)
-        self._keep(fit_skills(data, skills, self._settings(), callback))
+        skills, kept = self._known_of(len(names), features, feature_names)
+        self._keep(fit_skills(data, skills, self._settings(), callback), kept)
         self.components_ = linked(len(names), *data) if features is None else None
         self.names_ = names
         return self
 
-    def _numbered(self, orders: Any) -> tuple[list[Hashable], Any, Array | None]:
-        """Names of the items, their numbers in each group of each order, and their features."""
+    def _numbered(self, orders: Any) -> tuple[list[Hashable], Any, Array | None, tuple[str, ...]]:
+        """Names of items, their numbers in each group of each order, features and their names."""
         if isinstance(orders, ComparisonData):
             if orders.orders is None:
                 raise ValueError("orders has comparisons by pairs alone; use PairwiseRanker")
-            data = self._said_by(orders)
-            return list(data.names), orders.orders.groups, data.features
+            self._refuse_others(orders)
+            known = orders.features, orders.feature_names
+            return list(orders.names), orders.orders.groups, *known
         said = _read_orders(orders)
         named = dict.fromkeys(name for order in said for group in order for name in group)
         names, features = self._read_items()
         names = in_order(list(named)) if names is None else names
         refuse_one(names)
-        known = {name: number for number, name in enumerate(names)}
-        unknown = next((name for name in named if name not in known), None)
+        number = {name: place for place, name in enumerate(names)}
+        unknown = next((name for name in named if name not in number), None)
         if unknown is not None:
             where = "items" if self.item_features is None else "item_features"
             raise ValueError(
                 f"orders names {unknown!r}, which is not among the items; add it to {where}"
             )
-        return names, [[[known[x] for x in group] for group in order] for order in said], features
+        numbers = [[[number[name] for name in group] for group in order] for order in said]
+        return names, numbers, features, ()
 
     @overload
     def predict(

@@ -24,7 +24,7 @@ from bayesrank.models.dynamic import PROCESSES, Process
 from bayesrank.solvers.comparisons import Asked
 from bayesrank.solvers.comparisons.dynamic import check_room
 from bayesrank.solvers.comparisons.posterior import chances_by, moments_of
-from bayesrank.solvers.comparisons.skills import Independent, Moving, Skills, at_later_times
+from bayesrank.solvers.comparisons.skills import Moving, Skills, at_later_times
 from bayesrank.solvers.comparisons.terms import MarginRows
 
 Array = NDArray[np.float64]
@@ -175,27 +175,24 @@ class PairwiseRanker(NamedRanker):
         given = {"ties": ties, "sample_weight": sample_weight, "time": time}
         data = self._data(comparisons, given)
         refuse_columns(data)
-        skills = self._skills(data)
-        self._keep(fit_skills(data, skills, self._settings(), callback))
+        skills, kept = self._skills(data)
+        self._keep(fit_skills(data, skills, self._settings(), callback), kept)
         self._count(data)
         self.names_ = list(data.names)
         return self
 
-    def _skills(self, data: ComparisonData) -> Skills:
-        """What is known of the items."""
+    def _skills(self, data: ComparisonData) -> tuple[Skills, dict[str, Any]]:
+        """What is known of the items' skills, and what the ranker keeps of it."""
         if self.time is not None:
             if data.features is not None:
                 raise ValueError(
                     "item_features and time are both given, and skills of features stand still; "
                     "leave one of them out"
                 )
-            self.time_range_, moving = _moving(self.time, data)
-            return moving
+            span, moving = _moving(self.time, data)
+            return moving, {"time_range_": span, "feature_names_in_": None}
         refuse_times(data)
-        if data.features is not None:
-            return self._process(data.features)
-        self.feature_mean_ = None
-        return Independent(data.num_items)
+        return self._known_of(data.num_items, data.features, data.feature_names)
 
     @overload
     def predict(
@@ -326,6 +323,7 @@ class PairwiseRanker(NamedRanker):
         self._posterior()
         given = {"ties": ties, "sample_weight": sample_weight, "time": time}
         data = read_columns(comparisons, self.names_, given, self._fix("population"))
+        refuse_columns(data)
         return self._score(self._chances(data.comparisons, data.times), data)
 
     def suggest(

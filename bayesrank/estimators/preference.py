@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from bayesrank.datasets import ComparisonData
 from bayesrank.estimators.base import ScaleChoice
 from bayesrank.estimators.checks import check_pairs
-from bayesrank.estimators.columns import read_columns, refuse_times
+from bayesrank.estimators.columns import read_columns, refuse_columns, refuse_times
 from bayesrank.estimators.ranker import Outcome, SkillRanker
 from bayesrank.estimators.skills import fit_skills
 from bayesrank.solvers.comparisons import Asked
@@ -128,9 +128,10 @@ class PreferenceGP(SkillRanker):
         features = self._check_features(X, ensure_min_samples=2)
         names = _names(X)
         data = self._read(comparisons, names, len(features), ties, sample_weight)
+        skills, kept = self._process(features)
+        self._keep(fit_skills(data, skills, self._settings(), callback), kept)
         self._count(replace(data, features=features))
         self.names_ = names
-        self._keep(fit_skills(data, self._process(features), self._settings(), callback))
         return self
 
     @overload
@@ -257,8 +258,9 @@ class PreferenceGP(SkillRanker):
 
     def _at(self, X: ArrayLike, *, joint: bool = True) -> list[Component]:
         """What the posterior of other items' skills is made of; without `joint`, variances only."""
-        features = self._scaled(self._check_features(X, reset=False))
-        return at_new_items(self._posterior(), features, joint=joint)
+        features = self._check_features(X, reset=False)
+        scaled = (features - self.feature_mean_) / self.feature_scale_
+        return at_new_items(self._posterior(), scaled, joint=joint)
 
     def _chances(self, parts: list[Component], pairs: NDArray[Any]) -> Array:
         at = {"f": np.arange(len(parts[0].mean))}
@@ -270,6 +272,7 @@ class PreferenceGP(SkillRanker):
         """Comparisons of items by their row numbers, or by names if there are some."""
         given = {"ties": ties, "sample_weight": sample_weight, "time": None}
         data = read_columns(comparisons, count if names is None else names, given, _FIX)
+        refuse_columns(data)
         refuse_times(data)
         return data
 

@@ -32,12 +32,13 @@ from bayesrank.ranking import (
     summarize,
 )
 from bayesrank.solvers.comparisons.posterior import OUTCOMES
-from bayesrank.solvers.comparisons.skills import ProcessSkills
+from bayesrank.solvers.comparisons.skills import Independent, ProcessSkills
 
 Array = NDArray[np.float64]
 Outcome = Literal["win", "tie", "loss"]
 Callback = Callable[[int, float], None] | None
 
+_NO_FEATURES: dict[str, Any] = dict.fromkeys(("feature_mean_", "feature_scale_", "laplacian_"))
 _MOST_MEASURED = 1000  # items whose likeness before any comparison is averaged
 
 
@@ -191,24 +192,21 @@ class SkillRanker(EPEstimator):
         chosen = self.hyperparameters, self.num_samples, seed
         return FitSettings(*chosen, self.num_restarts, self.likelihood)
 
-    def _keep(self, fit: RankerFit) -> None:
-        """Take over what a fit found."""
+    def _keep(self, fit: RankerFit, kept: Mapping[str, Any]) -> None:
+        """Take over what a fit found, and the scales of features; no others stay."""
+        vars(self).update({**_NO_FEATURES, **kept})
         self.result_, self.params_, self.hyperparameters_ = fit.result, fit.params, fit.choice
         self.posterior_ = posterior_of(fit.result, self.likelihood)
         if hasattr(fit.result, "log_evidence"):
             self.log_evidence_ = fit.result.log_evidence
 
-    def _process(self, features: Array) -> ProcessSkills:
-        """Skills of items with features, shape (n, d), on the scale of the prior."""
-        scales = location_and_scale(features, self.standardize)
-        self.feature_mean_, self.feature_scale_ = scales
-        scaled = self._scaled(features)
-        self.laplacian_ = graph_laplacian(self.laplacian, scaled)
-        return ProcessSkills(scaled, bool(self.ard), self.laplacian_)
-
-    def _scaled(self, features: Array) -> Array:
-        """Features on the scale of the prior."""
-        return (features - self.feature_mean_) / self.feature_scale_
+    def _process(self, features: Array) -> tuple[ProcessSkills, dict[str, Any]]:
+        """Skills of items with features, shape (n, d), on the prior's scale, and what to keep."""
+        mean, scale = location_and_scale(features, self.standardize)
+        scaled = (features - mean) / scale
+        graph = graph_laplacian(self.laplacian, scaled)
+        kept = dict(zip(_NO_FEATURES, (mean, scale, graph), strict=True))
+        return ProcessSkills(scaled, bool(self.ard), graph), kept
 
     def _chance(self, chances: Array, outcome: Outcome) -> Array:
         """The column of an outcome."""
@@ -311,11 +309,22 @@ class NamedRanker(StoredRanker, SkillRanker):
             raise ValueError("items has pairs; predict_proba gives the chances of pairs")
         return numbers_of([id_list(items, "items")], self.names_, fix)[:, 0]
 
+    def _known_of(
+        self, num_items: int, features: Array | None, feature_names: Sequence[str]
+    ) -> tuple[Independent | ProcessSkills, dict[str, Any]]:
+        """What is known of the items' skills, and what a ranker keeps of it."""
+        names = {"feature_names_in_": np.array(feature_names, object) if feature_names else None}
+        if features is None:
+            return Independent(num_items), names
+        skills, kept = self._process(features)
+        return skills, kept | names
+
     def _data(self, comparisons: Any, given: Mapping[str, Any]) -> ComparisonData:
         """Comparisons by pairs with what is known of the items; see `read_columns`."""
         if isinstance(comparisons, ComparisonData):
             data = read_columns(comparisons, None, given)
-            features = self._said_by(data).features
+            self._refuse_others(data)
+            features = data.features
         else:
             names, features = self._read_items()
             where = "items" if features is None else "item_features"
@@ -324,15 +333,12 @@ class NamedRanker(StoredRanker, SkillRanker):
         refuse_one(data.names)
         return replace(data, features=features)
 
-    def _said_by(self, data: ComparisonData) -> ComparisonData:
-        """Data that name their items and features themselves; options that say others are wrong."""
+    def _refuse_others(self, data: ComparisonData) -> None:
+        """Refuse options that say other items and features than data that name their own."""
         if self.item_features is not None:
             raise ValueError("comparisons has its features; leave item_features out")
         if self.items is not None and list(self.items) != list(data.names):
             raise ValueError("comparisons names its items, and items names others; leave items out")
-        known = data.feature_names
-        self.feature_names_in_ = np.array(known, object) if known else None
-        return data
 
     def _read_items(self) -> tuple[list[Hashable] | None, Array | None]:
         """Names of all items and their features, where `items` or `item_features` say them."""
