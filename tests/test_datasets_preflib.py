@@ -47,6 +47,8 @@ def test_orders_expand_to_pairs_once_a_voter(tmp_path, newline):
     assert data.orders is not None
     assert data.orders.groups == (((2,), (0, 3), (1,)), ((3,), (0,)))
     assert data.orders.counts.tolist() == [2, 3]
+    with pytest.raises(ValueError, match="data has orders, which stay whole"):
+        data.where(data.comparisons[:, 0] == 2)
 
 
 def test_agrees_with_the_reader_of_preflib(tmp_path):

@@ -26,6 +26,9 @@ PAIRS, SCORES = np.array([[0, 1], [0, 3], [2, 1], [1, 3]]), np.array([0.1, 0.4, 
 class Beliefs:
     mean, covariance, noise = MEANS, np.diag(SDS**2), 0.5
 
+    def __init__(self, tie_width=None):
+        self.tie_width = tie_width
+
 
 BELIEFS: Any = Beliefs()
 
@@ -305,6 +308,16 @@ def test_a_question_stands_among_items_and_candidates():
     draws -= draws.mean(axis=1, keepdims=True)
     (bar,) = left.containers[0].lines[2][0].get_segments()
     assert bar[1, 1] - bar[0, 1] == pytest.approx(2 * draws[:, 0].std(), rel=0.02)
+
+
+def test_answers_of_questions_with_ties_are_those_of_the_beliefs():
+    beliefs: Any = Beliefs(tie_width=1.5)
+    figure: Any = plots.plot_question(beliefs, PAIRS, SCORES)
+    star = next(line for line in figure.axes[1].lines if line.get_marker() == "*")
+    margin = np.random.default_rng(0).normal(1.0, np.sqrt(10.5), 200_000)
+    won, lost = np.mean(margin > 1.5), np.mean(margin < -1.5)
+    assert star.get_xdata()[0] == pytest.approx(won / (won + lost), abs=0.005)
+    assert figure.axes[1].get_xlabel().endswith("if there is no tie")
 
 
 def test_running_losses_are_averages_so_far_of_the_mean_over_trials():

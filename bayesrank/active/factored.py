@@ -21,6 +21,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
+from bayesrank._process import enter_jax
 from bayesrank._validate import check_count, check_pairs
 from bayesrank.active.acquisition.beliefs import Beliefs, expected_shrinkage
 from bayesrank.active.acquisition.pairs import bald_of_margin
@@ -170,6 +171,7 @@ def best_pair_batch(
     ValueError
         If an argument cannot be used; the message names it and what to do.
     """
+    enter_jax()
     mean, factor, diagonal, noise = _checked(beliefs)
     q, max_scored = check_count(q, "q"), check_count(max_scored, "max_scored")
     n, rank = len(mean), factor.shape[1]
@@ -180,17 +182,18 @@ def best_pair_batch(
         factor = np.pad(factor, ((0, 0), (0, 2 * (q - 1))))
         diagonal = diagonal.copy()
     found: list[BestPair] = []
-    for place in range(q):
-        if pairs is not None:
-            best = _best_of_some((mean, factor, diagonal), noise, pairs, out)
-        else:
-            best = _SortedBlocks(mean, factor, diagonal, noise, out).run(max_scored)
-        found.append(best)
-        if best.score == -np.inf:
-            break
-        if place < q - 1:
-            out = np.append(out, _keys(np.array([best.pair]), n))
-            _expect_answer((mean, factor, diagonal), noise, best.pair, rank + 2 * place)
+    with jax.enable_x64(factor.dtype == np.float64):
+        for place in range(q):
+            if pairs is not None:
+                best = _best_of_some((mean, factor, diagonal), noise, pairs, out)
+            else:
+                best = _SortedBlocks(mean, factor, diagonal, noise, out).run(max_scored)
+            found.append(best)
+            if best.score == -np.inf:
+                break
+            if place < q - 1:
+                out = np.append(out, _keys(np.array([best.pair]), n))
+                _expect_answer((mean, factor, diagonal), noise, best.pair, rank + 2 * place)
     return found
 
 

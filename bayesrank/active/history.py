@@ -56,10 +56,9 @@ class History:
 
     Examples
     --------
-    >>> from bayesrank.active import Answer, History
-    >>> history = History(events=(Answer("tea", "milk", None),))
-    >>> len(history.events)
-    1
+    >>> from bayesrank.active import History
+    >>> History().answers
+    ()
     """
 
     events: tuple[Event, ...] = ()

@@ -114,7 +114,22 @@ class ComparisonData:
                 array.setflags(write=False)
 
     def where(self, mask: np.ndarray) -> "ComparisonData":
-        """Some of the comparisons; items, judges and categories stay."""
+        """Some of the comparisons; items, judges and categories stay.
+
+        Parameters
+        ----------
+        mask : ndarray of bool, or of integers
+            Which rows to keep, shape (K,); or their numbers.
+
+        Raises
+        ------
+        ValueError
+            If there are `orders`: they do not fall into comparisons.
+        """
+        if self.orders is not None:
+            raise ValueError(
+                "data has orders, which stay whole; pass `data.orders` to `fit_orders`"
+            )
         rows = {name: getattr(self, name) for name in _BY_ROW}
         return replace(self, **{n: v if v is None else v[mask] for n, v in rows.items()})
 

@@ -141,7 +141,7 @@ def _most_regular(raw: bytes) -> str:
 def plain_columns(raw: bytes, separator: str) -> list[Column]:
     """Columns of text without quotes or blank lines, all rows of one length, by a fast reader.
 
-    None for any other text, which `strict_lines` reads and judges.
+    Of any other text there are none; `strict_lines` reads and judges it.
     """
     if b'"' in raw or (b"\r" in raw and raw.count(b"\r") != raw.count(b"\r\n")):
         return []

@@ -99,7 +99,7 @@ def transitivity(
     tied
         True where the two were judged equal, shape ``(K,)``; these are left out.
     weights
-        How often each comparison counts, shape ``(K,)``.
+        How often each comparison counts, shape ``(K,)``, rounded to whole numbers.
     margins
         Margins of the winners over the losers at the draw of a number, shape ``(K,)``, where more
         than skill decides, see `bayesrank.diagnostics.margins`.
@@ -109,6 +109,11 @@ def transitivity(
         Most items to look at: of more, those with the most opponents.
     seed
         Seed of the made-up data.
+
+    Returns
+    -------
+    Transitivity
+        The cycles, those expected, and how rare as many are; all but the counts NaN without triads.
 
     Examples
     --------

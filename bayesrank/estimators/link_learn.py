@@ -52,7 +52,7 @@ class LinkLearn(Saved, SearchEngine):
         What stands for a document as a query: its title, which is as short as a query, or all of
         it, as in the paper.
     num_unlinked : int, default 40
-        Number of unlinked documents that each linked pair competes with.
+        Number of unlinked documents that each linked pair competes with, at most all others.
     num_epochs, patience : int, default 30 and 5
         Passes over all links at the most, and how many without a gain end the training.
     batch_size : int, default 64

@@ -2,8 +2,8 @@
 
 Every function draws on ``ax`` or, without one, on a new figure of a fitting size, and returns the
 axes; save with ``ax.figure.savefig(path)``. `plot_crosscheck`, `plot_question` and
-`plot_semi_supervised` have several panels, always a new figure, and return that. Matplotlib is
-imported when a picture is drawn, and its backend and settings are left alone.
+`plot_semi_supervised` have several panels, always a new figure, and return that. The backend and
+settings of Matplotlib are left alone.
 """
 
 from bayesrank.plots.asking import plot_learning_curves, plot_question

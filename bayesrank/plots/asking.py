@@ -91,9 +91,9 @@ def plot_question(
 
     The left panel shows all items from the highest skill to the lowest, each with one posterior
     standard deviation. It marks the two of the question. Skills are above or below the average
-    item's. The right panel shows every candidate by the probability that its first item wins and
-    the standard deviation of the difference of skills. A good question is near the middle, where
-    the answer is open, and high, where there is much to learn.
+    item's. The right panel shows every candidate by the probability that its first item wins, if
+    there is no tie, and the standard deviation of the difference of skills. A good question is near
+    the middle, where the answer is open, and high, where there is much to learn.
 
     Parameters
     ----------
@@ -179,7 +179,9 @@ def _draw_candidates(
     ax.set_xlim(-0.02, 1.02)
     ax.set_ylim(bottom=0.0)
     title = f"What each of {len(scores):,} candidates would tell"
-    across, up = "Probability that the first item wins", "Posterior sd of the difference of skills"
+    across = "Probability that the first item wins"
+    across += "" if beliefs.tie_width is None else ", if there is no tie"
+    up = "Posterior sd of the difference of skills"
     frame(ax, across, up, title)
     plain_legend(ax, fontsize="small", loc="lower left")
     ax.figure.colorbar(dots, ax=ax, label=score_label)
@@ -194,12 +196,16 @@ def _about_the_average(beliefs: "Beliefs") -> tuple[Array, Array]:
 
 
 def _open_and_unknown(beliefs: "Beliefs", pairs: Array) -> tuple[Array, Array]:
-    """Probability that the first item wins, and sd of the margin, shape (m,)."""
+    """Probability that the first item wins, if one does, and sd of the margin, shape (m,)."""
     mean, covariance = np.asarray(beliefs.mean, float), np.asarray(beliefs.covariance, float)
     (i, j), variances = pairs.T, np.diagonal(covariance)
     variance = np.maximum(variances[i] + variances[j] - 2.0 * covariance[i, j], 0.0)
-    noise = float(np.asarray(beliefs.noise))
-    return ndtr((mean[i] - mean[j]) / np.sqrt(2.0 * noise**2 + variance)), np.sqrt(variance)
+    spread = np.sqrt(2.0 * float(np.asarray(beliefs.noise)) ** 2 + variance)
+    width = 0.0 if beliefs.tie_width is None else float(np.asarray(beliefs.tie_width))
+    win, loss = (
+        ndtr((margin - width) / spread) for margin in (mean[i] - mean[j], mean[j] - mean[i])
+    )
+    return win / (win + loss), np.sqrt(variance)
 
 
 def _errors(name: str, values: ArrayLike) -> Array:
