@@ -249,6 +249,11 @@ def test_without_any_part_it_is_a_ranking_of_skills():
     assert ranker.rank().names == ["a", "b", "c"]
     assert ranker.effects() == [] and ranker.notes() == ()
     assert len(ranker.judges()) == 0
+    with pytest.raises(ValueError, match="category is 'maths', but fit was given no column"):
+        ranker.rank(category="maths")
+    for told in (ranker.effects, ranker.judges, ranker.notes):
+        with pytest.raises(ValueError, match="level is 95; pass a number above 0"):
+            told(95)
     with pytest.raises(ValueError, match="judge is 'Eve', but fit was given no column"):
         ranker.predict_proba([("a", "b")], judge="Eve")
     with pytest.raises(ValueError, match="position is 1, but fit was given no positions"):
@@ -258,7 +263,8 @@ def test_without_any_part_it_is_a_ranking_of_skills():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"position": [1, 2]}, "position has to be 1, 0 or -1"),
+        ({"position": [1, 2]}, "position is 2 in row 1; pass 1, 0 or -1"),
+        ({"position": ["first", "second"]}, "position has shape .* and dtype <U6; pass"),
         ({"judge": ["x"]}, "judge has shape"),
         ({"category": ["x", None]}, "category is missing in some rows"),
     ],

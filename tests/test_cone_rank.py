@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 from list_data import graded_lists
-from numpyro.infer import MCMC, NUTS, SVI, Trace_ELBO, init_to_value
+from numpyro.infer import MCMC, NUTS, SVI, Predictive, Trace_ELBO, init_to_value
 from numpyro.infer.autoguide import AutoDelta
 from numpyro.infer.util import log_density
 from numpyro.optim import Adam
@@ -381,7 +381,6 @@ def test_what_it_refuses():
         ConeRank(fold_in="linear").fit(X, y, query)
     with pytest.raises(ValueError, match="sums needs method='exact'"):
         ConeRank(method="eg", sums=(0.0, 1.0)).fit(X, y, query)
-    with pytest.raises(ValueError, match="phi has shape"):
-        MCMC(NUTS(cone_of_differences), num_warmup=1, num_samples=1, progress_bar=False).run(
-            jax.random.key(0), X, y[:3]
-        )
+    for phi, message in ((y[:3], "phi has shape"), (-np.ones(len(X)), "phi is -1.0 in row 0")):
+        with pytest.raises(ValueError, match=message):
+            Predictive(cone_of_differences, num_samples=1)(jax.random.key(0), X, phi)

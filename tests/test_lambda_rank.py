@@ -380,6 +380,13 @@ def test_linear_training_reaches_the_maximum_of_a_convex_objective():
     np.testing.assert_allclose(slope, 0.0, atol=1e-4)
 
 
+def test_nothing_stays_of_an_earlier_model():
+    X, y, query = graded_lists()
+    model = LambdaRank(num_steps=2).fit(X, y, query)
+    assert model.coef_.shape == X.shape[1:]
+    assert not hasattr(model.set_params(model="network").fit(X, y, query), "coef_")
+
+
 def test_what_it_refuses(monkeypatch):
     X, y, query = graded_lists()
     for bad in (-1.0, 0.5, 31.0):
@@ -400,6 +407,7 @@ def test_what_it_refuses(monkeypatch):
         "learning_rate": [0.0, np.inf],
         "num_steps": [0],
         "num_trees": [0],
+        "hidden": [16, (0,)],
     }
     for name, values in options.items():
         for value in values:
@@ -409,8 +417,11 @@ def test_what_it_refuses(monkeypatch):
         LambdaRank(model="network", num_steps=2).fit(X, y, query).posterior()
     with pytest.raises(ValueError, match="the frozen program is logistic"):
         LambdaRank(num_steps=2).fit(X, y, query).posterior(field=cast(Any, "margin"))
+    one = jax.random.key(0), X, np.array([[0, 1]])
     with pytest.raises(ValueError, match="weights has shape"):
-        EP(weighted_preferences).run(jax.random.key(0), X, np.array([[0, 1]]), np.array([1.0, 2.0]))
+        EP(weighted_preferences).run(*one, np.array([1.0, 2.0]))
+    with pytest.raises(ValueError, match="weights is nan in row 0"):
+        EP(weighted_preferences).run(*one, np.array([np.nan]))
     if importlib.util.find_spec("lightgbm") is not None:
         with pytest.raises(ValueError, match="LightGBM grows no trees of X"):
             LambdaRank(model="trees").fit(X[:6], y[:6])

@@ -339,3 +339,5 @@ def test_program_refuses_what_it_cannot_use():
         EP(rank_rls_gp).run(jax.random.key(0), X, y, list(range(len(y))))
     with pytest.raises(ValueError, match="query has 2 entries and X has 21 rows"):
         EP(rank_rls_gp).run(jax.random.key(0), X, y, ["a", "b"])
+    with pytest.raises(ValueError, match=r"y has shape \(3,\)"):
+        EP(rank_rls_gp).run(jax.random.key(0), X, y[:3], list(query))

@@ -135,6 +135,13 @@ def test_intervals_of_differences_hold_in_simulation_from_the_model():
     assert abs(np.mean(inside) - 0.9) < 4 * np.std(inside) / np.sqrt(60)
 
 
+def test_weights_of_features_go_with_the_linear_kernel():
+    X, y, query = graded_lists()
+    model = RankRLS(regularization=1.0).fit(X, y, query)
+    assert model.coef_.shape == X.shape[1:]
+    assert not hasattr(model.set_params(kernel=ExpSquared(1.0)).fit(X, y, query), "coef_")
+
+
 def test_what_it_refuses():
     X, y, query = graded_lists()
     with pytest.raises(ValueError, match="query has a name that cannot be a key"):
@@ -155,6 +162,8 @@ def test_what_it_refuses():
         model.leave_pair_out([[3, 3]])
     with pytest.raises(ValueError, match="X is sparse, which kernel='linear' takes only"):
         RankRLS(kernel=ExpSquared(1.0)).fit(sparse.csr_array(X), y, query)
+    with pytest.raises(ValueError, match="num_landmarks is 0"):
+        RankRLS(kernel="rbf", solver="nystrom", num_landmarks=0).fit(X, y, query)
     with pytest.raises(ValueError, match="holds nothing out"):
         RankRLS(solver="lsmr", regularization=1.0).fit(X, y, query).leave_query_out()
     rows = np.repeat(X[:7], 3, axis=0)

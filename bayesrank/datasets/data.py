@@ -127,9 +127,7 @@ class ComparisonData:
             If there are `orders`: they do not fall into comparisons.
         """
         if self.orders is not None:
-            raise ValueError(
-                "data has orders, which stay whole; pass `data.orders` to `fit_orders`"
-            )
+            raise ValueError("data has orders, which stay whole; pass data.orders to fit_orders")
         rows = {name: getattr(self, name) for name in _BY_ROW}
         return replace(self, **{n: v if v is None else v[mask] for n, v in rows.items()})
 

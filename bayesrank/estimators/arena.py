@@ -194,8 +194,9 @@ class ArenaRanker(StoredLogRanker, NamedRanker):
         """
         if category is None:
             return super().rank(names, level=level, k=k)
+        draws = self.samples(category)
         own = float(self.params_["category_scale"])
-        return self._ranked(self.samples(category), None, names, level, k, own)
+        return self._ranked(draws, None, names, level, k, own)
 
     def predict(
         self, items: Sequence[Hashable] | None = None, *, category: Hashable | None = None
@@ -271,23 +272,54 @@ class ArenaRanker(StoredLogRanker, NamedRanker):
         return self._chance(posterior.chances(asked), outcome)
 
     def effects(self, level: float = 0.9) -> list[Effect]:
-        """Effects of position and ties, with intervals of probability `level`.
+        """Effects of position and ties.
 
-        For the position: how often the item shown first wins, in 100 comparisons of equal items
-        without ties. For the tie width: how often equal items tie.
+        Parameters
+        ----------
+        level : float, default 0.9
+            Probability of the intervals.
+
+        Returns
+        -------
+        list of Effect
+            Of the position, if it is known: how often the item shown first wins, in 100 comparisons
+            of equal items without ties. Of the tie width, if there are ties: how often equal items
+            tie.
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            If `fit` has not been called; if `level` is not between 0 and 1.
         """
         return effects_of(self._posterior(), self.position_label_, level)
 
     def judges(self, level: float = 0.9) -> pd.DataFrame:
-        """Reliability and order bias of each judge, with intervals of probability `level`.
+        """Reliability and order bias of each judge.
 
-        The least reliable stands first. Reliability 1 is the typical judge's, 0 that of one who
-        answers without regard to the items; biases are on the scale of skill.
+        Reliability 1 is the typical judge's, 0 that of one who answers without regard to the items;
+        biases are on the scale of skill.
+
+        Parameters
+        ----------
+        level
+            As for `effects`, with the same errors.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row a judge, the least reliable first; ``_lower`` and ``_upper`` are ends of
+            intervals.
         """
         return judges_of(self._posterior(), self.judge_names_, self.num_judged_, level)
 
     def notes(self, level: float = 0.9) -> tuple[str, ...]:
-        """Sentences on the effects, the judges and the categories, for a person."""
+        """Sentences on the effects, the judges and the categories, for a person.
+
+        Parameters
+        ----------
+        level
+            As for `effects`, with the same errors.
+        """
         judges, num_categories = self.judges(level), len(self.category_names_)
         return sentences_on(self.effects(level), judges, num_categories, self.params_, level)
 

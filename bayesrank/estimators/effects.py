@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtr, ndtri
 
+from bayesrank._validate import check_level
 from bayesrank.estimators.skills import RankerPosterior
 from bayesrank.ranking.columns import span
 
@@ -25,7 +26,7 @@ class Effect(NamedTuple):
 
 def effects_of(posterior: RankerPosterior, label: str, level: float) -> list[Effect]:
     """Effects of the position, called `label`, and of ties, with normal intervals."""
-    tail = np.array([0.0, -1.0, 1.0]) * ndtri(0.5 + level / 2.0)
+    tail = np.array([0.0, -1.0, 1.0]) * ndtri(0.5 + check_level(level) / 2.0)
     position, log_width = posterior.effects()
     widths = np.zeros(3) if log_width is None else np.exp(log_width[0] + tail * log_width[1])
     found = []
@@ -49,7 +50,7 @@ def judges_of(
     posterior: RankerPosterior, names: list[Any], num_judged: Any, level: float
 ) -> pd.DataFrame:
     """Reliability and order bias of each judge, by their names, see `ArenaRanker.judges`."""
-    found, tail = posterior.judges, ndtri(0.5 + level / 2.0)
+    found, tail = posterior.judges, ndtri(0.5 + check_level(level) / 2.0)
     log, spread = found.log_reliability, np.sqrt(found.log_reliability_variance)
     columns: dict[str, Any] = {
         "comparisons": num_judged[: len(log)],

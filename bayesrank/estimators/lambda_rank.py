@@ -133,6 +133,8 @@ class LambdaRank(ListEstimator):
                 "y is the same within every list; give lists with two different grades"
             )
         self._grades, self._lists = grades, lists
+        for name in ("coef_", "booster_", "feature_mean_", "feature_scale_"):
+            vars(self).pop(name, None)  # of an earlier fit, with another model
         if self.model == "trees":
             params = self.tree_params or {}
             trees = {"num_trees": self.num_trees, "params": params}
@@ -260,6 +262,10 @@ class LambdaRank(ListEstimator):
             check_count(getattr(self, name), name)
         if self.k is not None:
             check_count(self.k, "k")
+        if not np.iterable(self.hidden):
+            raise ValueError(f"hidden is {self.hidden!r}; pass the width of each layer, as (16,)")
+        for width in self.hidden:
+            check_count(width, "hidden")
         for name in ("learning_rate", "sigma", "delta"):
             check_positive(getattr(self, name), name)
         check_not_negative(self.l2, "l2")

@@ -13,11 +13,12 @@ References
 import math
 
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax.typing import ArrayLike
 
-from bayesrank._validate import check_count, check_features
+from bayesrank._validate import check_column, check_count, check_features, refuse_rows
 
 
 def cone_of_differences(
@@ -77,9 +78,9 @@ def cone_of_differences(
     z = check_features(z, "z")
     num_pairs, num_features = z.shape
     num_atoms = check_count(num_atoms, "num_atoms")
-    weights = jnp.ones(num_pairs) if phi is None else jnp.asarray(phi)
-    if weights.shape != (num_pairs,):
-        raise ValueError(f"phi has shape {weights.shape}; pass ({num_pairs},), one for each row")
+    weights = np.ones(num_pairs) if phi is None else phi
+    weights = check_column(weights, "phi", num_pairs, "biuf", "a positive number for each row")
+    refuse_rows(weights, lambda v: ~((v > 0) & (v < np.inf)), "phi", "pass positive numbers")
     scale = jnp.asarray(bound) / math.sqrt(num_features)
     prior = dist.Normal(0.0, scale).expand([num_atoms, num_features]).to_event(2)
     U = jnp.asarray(numpyro.sample("U", prior))

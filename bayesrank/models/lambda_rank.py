@@ -16,7 +16,7 @@ import numpyro.distributions as dist
 from jax.typing import ArrayLike
 from numpyro.handlers import scale as scale_handler
 
-from bayesrank._validate import check_comparisons, check_features
+from bayesrank._validate import check_comparisons, check_features, check_weights
 
 
 def weighted_preferences(
@@ -65,9 +65,7 @@ def weighted_preferences(
     """
     X = check_features(X, "X")
     rows = check_comparisons(pairs, X.shape[0])
-    counts = jnp.ones(rows.shape[0]) if weights is None else jnp.asarray(weights)
-    if counts.shape != (rows.shape[0],):
-        raise ValueError(f"weights has shape {counts.shape}; pass one for each row of pairs")
+    counts = jnp.ones(len(rows)) if weights is None else check_weights(weights, len(rows))
     w = jnp.asarray(numpyro.sample("w", dist.Normal(0.0, scale).expand([X.shape[1]]).to_event(1)))
     margin = jnp.asarray(sigma) * ((X[rows[:, 0]] - X[rows[:, 1]]) @ w)
     with scale_handler(scale=counts), numpyro.plate("pairs", rows.shape[0]):

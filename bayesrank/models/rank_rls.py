@@ -30,7 +30,7 @@ from scipy.linalg import helmert
 from tinygp.kernels import Kernel
 
 from bayesrank import gp
-from bayesrank._validate import check_choice, check_features
+from bayesrank._validate import check_choice, check_features, check_numbers
 from bayesrank.datasets import group_queries
 
 
@@ -113,9 +113,9 @@ def rank_rls_gp(
     if y is None:
         return
     T, root_delta = _contrasts(query, X.shape[0], weights)
-    sd = jnp.asarray(noise) / root_delta
+    sd, y = jnp.asarray(noise) / root_delta, check_numbers(y, "y", len(X))
     with numpyro.plate("contrasts", len(T)):
-        numpyro.sample("contrast", dist.Normal(T @ f, sd), obs=T @ jnp.asarray(y))
+        numpyro.sample("contrast", dist.Normal(T @ f, sd), obs=T @ y)
 
 
 def _contrasts(query: Any, num_rows: int, weights: str) -> tuple[np.ndarray, np.ndarray]:

@@ -206,10 +206,10 @@ class _PositionTerm(Term):
     in_logs = True
 
     def read(self, cells: Any, kept: NDArray[np.bool_]) -> dict[str, Any]:
-        place = np.array(cells, float)
-        if place.shape != kept.shape or not np.isin(place, (-1, 0, 1)).all():
-            raise ValueError("position has to be 1, 0 or -1 for each row of comparisons")
-        return {"position": place[kept]}
+        place, wanted = plain_array(cells), "1, 0 or -1 for each row of comparisons"
+        check_column(place, "position", kept.size, "biuf", wanted)
+        refuse_rows(place, lambda v: ~np.isin(v, (-1, 0, 1)), "position", f"pass {wanted}")
+        return {"position": place[kept].astype(np.float64)}
 
     def rows(self, asked: Asked, at: At) -> Places:
         return [(asked.position, at["position_effect"])] if "position_effect" in at else []

@@ -15,7 +15,7 @@ from tinygp.kernels import ExpSquared, Kernel
 from bayesrank import gp
 from bayesrank._process import enter_jax
 from bayesrank._stack import outside
-from bayesrank._validate import check_choice
+from bayesrank._validate import check_choice, check_count
 from bayesrank.solvers.rank_rls.choose import (
     best_by_evidence,
     best_by_hold_out,
@@ -161,6 +161,7 @@ def fit_rank_rls(
             f"regularization is {regularization!r}; pass 'evidence', 'leave-query-out' or a "
             "positive number"
         )
+    num_landmarks = check_count(num_landmarks, "num_landmarks")
     rng = np.random.default_rng(0) if rng is None else rng
     if isinstance(kernel, str) and kernel == "rbf":
         kernel = _gaussian_kernel(X, y, contrasts, lam, rng)
