@@ -118,7 +118,7 @@ def check_positive_values(
     return values
 
 
-def check_comparisons(comparisons: ArrayLike, num_items: int) -> Array:
+def check_comparisons(comparisons: Any, num_items: int) -> Array:
     """Return comparisons of two different items each as an integer array (K, 2)."""
     values = known(comparisons)
     if values.ndim == 2 and values.shape[0] == 0:
@@ -135,7 +135,7 @@ def check_comparisons(comparisons: ArrayLike, num_items: int) -> Array:
     return _on_device(values)
 
 
-def check_outcomes(outcomes: ArrayLike, num_comparisons: int) -> Array:
+def check_outcomes(outcomes: Any, num_comparisons: int) -> Array:
     """Return outcomes 0, 1 or 2 of comparisons with ties as an integer array (K,)."""
     values = check_column(outcomes, "outcomes", num_comparisons, _WHOLE, "integers 0, 1 or 2")
     fix = "pass 2 if the first item wins, 1 for no difference, 0 if the second wins"
@@ -143,7 +143,7 @@ def check_outcomes(outcomes: ArrayLike, num_comparisons: int) -> Array:
     return _on_device(values)
 
 
-def check_weights(weights: ArrayLike, num_comparisons: int) -> Array:
+def check_weights(weights: Any, num_comparisons: int) -> Array:
     """Return how often each comparison counts, a positive number, as a floating array (K,)."""
     values = check_column(
         weights, "weights", num_comparisons, _NUMBERS, "a number for each comparison"
@@ -151,6 +151,24 @@ def check_weights(weights: ArrayLike, num_comparisons: int) -> Array:
     fix = "pass positive numbers, and leave a comparison out that is not to count"
     refuse_rows(values, lambda v: ~((v > 0) & (v < np.inf)), "weights", fix)
     return _floating(values)
+
+
+def check_position(position: Any, num_comparisons: int) -> Any:
+    """Return 1 where the first item was shown first, -1 where the second was, else 0, (K,)."""
+    wanted = "1, 0 or -1 for each row of comparisons"
+    values = check_column(position, "position", num_comparisons, _NUMBERS, wanted)
+    refuse_rows(values, lambda v: ~np.isin(v, (-1, 0, 1)), "position", "pass 1, 0 or -1")
+    return values
+
+
+def check_numbered(values: Any, name: str, num_comparisons: int, number: int | None) -> Any:
+    """Return integers (K,) from 0 to ``number - 1``; without `number`, to the largest."""
+    wanted = "integers, one for each row of comparisons"
+    array = check_column(values, name, num_comparisons, _WHOLE, wanted)
+    number = int(array.max()) + 1 if number is None else number
+    fix = f"pass numbers from 0 to {number - 1}"
+    refuse_rows(array, lambda v: (v < 0) | (v >= number), name, fix)
+    return array
 
 
 def check_numbers(values: ArrayLike, name: str, count: int) -> Array:

@@ -289,6 +289,27 @@ def test_the_program_refuses_what_does_not_fit(options, message):
         handlers.seed(judged_comparisons, 0)(2, [(0, 1), (1, 0)], **options)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"comparisons": [(0, 2)]}, "comparisons names item 2 in row 0, but the 2 items"),
+        ({"comparisons": [(0.0, 1.7)]}, "comparisons has shape .* and dtype float64"),
+        ({"outcomes": [0.5]}, "outcomes has shape .* and dtype float64"),
+        ({"position": [3]}, "position is 3 in row 0"),
+        ({"weights": [np.nan]}, "weights is nan in row 0"),
+        ({"judges": [2], "num_judges": 2}, "judges is 2 in row 0; pass numbers from 0 to 1"),
+    ],
+)
+def test_a_log_is_not_counted_if_its_numbers_cannot_be(change, message):
+    with pytest.raises(ValueError, match=message):
+        arena_data(2, **{"comparisons": [(0, 1)]} | change)
+
+
+def test_scales_that_the_model_of_a_log_has_not_are_not_held_fixed():
+    with pytest.raises(ValueError, match="scales names 'tie_width'; there are"):
+        fit_arena(arena_data(2, [(0, 1)]), scales={"tie_width": 1.0})
+
+
 def test_judges_and_categories_are_counted_where_nobody_says_how_many():
     data = arena_data(2, [(0, 1), (1, 0)], judges=[0, 2], categories=[1, 0])
     assert (data.num_judges, data.num_categories) == (3, 2)

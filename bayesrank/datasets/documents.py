@@ -53,6 +53,16 @@ def read_texts(path: str | Path) -> TextData:
     comma-separated text with columns of these names. The name may be called ``_id``, ``docno``,
     ``query`` or ``qid`` too.
 
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+
+    Returns
+    -------
+    TextData
+        Names, titles (empty where there are none) and texts, in the order of the file.
+
     Raises
     ------
     DataError

@@ -128,6 +128,16 @@ def read_lists(path: str | Path) -> ListData:
     text has the columns ``query`` and ``label``, maybe ``item`` or ``name``, and one numeric column
     a feature.
 
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+
+    Returns
+    -------
+    ListData
+        Features, grades and queries of the items, in the order of the file.
+
     Raises
     ------
     DataError

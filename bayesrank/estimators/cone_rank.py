@@ -146,7 +146,23 @@ class ConeRank(ListEstimator):
         self.coef_ = direction(cone.atoms, self.ridge_) / scale
 
     def predict(self, X: Any) -> Array:
-        """Scores of items, shape (n,), by their features X, (n, d): ``X @ coef_``, in no unit."""
+        """Scores of items.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            Features of the items.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            ``X @ coef_``, higher is better, in no unit.
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            If `fit` has not been called; if `X` has other columns than in `fit`.
+        """
         check_is_fitted(self)
         return np.asarray(self._check_features(X) @ self.coef_)
 

@@ -164,7 +164,23 @@ class LambdaRank(ListEstimator):
             self.coef_ = self._layers[0][0][:, 0] / self.feature_scale_
 
     def predict(self, X: Any) -> Array:
-        """Scores of items, shape (n,), by their features X, (n, d), in units of the logistic."""
+        """Scores of items.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            Features of the items.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Higher is better. The unit is that of the logistic, see `sigma`.
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            If `fit` has not been called; if `X` has other columns than in `fit`.
+        """
         check_is_fitted(self)
         enter_jax()
         rows = self._check_features(X)

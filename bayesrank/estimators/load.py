@@ -13,6 +13,16 @@ _RANKERS = (ArenaRanker, OrderRanker, PairwiseRanker)
 def load_ranker(path: str | Path) -> ArenaRanker | OrderRanker | PairwiseRanker:
     """Read a ranker that `save` wrote, of whatever class it is.
 
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+
+    Returns
+    -------
+    PairwiseRanker, ArenaRanker or OrderRanker
+        Fitted, as it was saved.
+
     Raises
     ------
     ValueError, FileNotFoundError

@@ -48,14 +48,14 @@ from numpyro import handlers
 from bayesrank import gp
 from bayesrank._validate import (
     check_choice,
-    check_column,
     check_comparisons,
     check_count,
     check_features,
     check_laplacian,
+    check_numbered,
     check_outcomes,
+    check_position,
     check_weights,
-    refuse_rows,
 )
 from bayesrank.distributions import BradleyTerry, BradleyTerryTies, Thurstone, ThurstoneTies
 
@@ -311,7 +311,7 @@ def compare(
         difference = reliability[judges] * difference
     margin = difference
     if position is not None:
-        first = _position(position, count)
+        first = jnp.asarray(check_position(position, count), float)
         effect = jnp.asarray(numpyro.sample("position_effect", dist.Normal(0.0, 1.0)))
         margin = margin + first * effect
         if judges is not None and num_judges is not None:
@@ -414,22 +414,10 @@ def _difference(skills: Array, pairs: Array, period: ArrayLike | None) -> Array:
 
 def _labels(labels: ArrayLike, number: int | None, count: int, name: str) -> tuple[Array, int]:
     """Numbers of judges, categories or times, one a comparison, and how many there are."""
-    values = check_column(labels, name, count, "iu", "integers, one for each row of comparisons")
     if number is None:
         raise ValueError(f"num_{name} is not given; pass how many {name} there are")
     number = check_count(number, f"num_{name}")
-    fix = f"pass numbers from 0 to {number - 1}"
-    refuse_rows(values, lambda v: (v < 0) | (v >= number), name, fix)
-    return jnp.asarray(values), number
-
-
-def _position(position: ArrayLike, count: int) -> Array:
-    """Who was shown first, as numbers of shape (K,)."""
-    wanted = "1, 0 or -1 for each row of comparisons"
-    values = check_column(position, "position", count, "biuf", wanted)
-    refuse_rows(values, lambda v: ~np.isin(v, (-1, 0, 1)), "position", "pass 1, 0 or -1")
-    result = jnp.asarray(values)
-    return result.astype(jnp.result_type(result.dtype, float))
+    return jnp.asarray(check_numbered(labels, name, count, number)), number
 
 
 def _refuse_columns(columns: dict[str, ArrayLike | None]) -> None:

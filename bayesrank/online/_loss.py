@@ -42,7 +42,19 @@ def rank_loss(
 
 
 def round_levels(values: ArrayLike, num_levels: int | None = None) -> NDArray[np.int64]:
-    """Return the nearest levels, halves up; with ``num_levels``, the nearest of ``1..num_levels``.
+    """Round predictions to levels, halves up.
+
+    Parameters
+    ----------
+    values : ArrayLike
+        Predictions on the scale of the levels, of any shape.
+    num_levels : int, optional
+        Number of levels; without it there is no highest one.
+
+    Returns
+    -------
+    ndarray of int
+        The nearest of the levels 1, 2, ..., `num_levels`, in the shape of `values`.
 
     Raises
     ------

@@ -1,9 +1,17 @@
 """A log of comparisons with equal rows counted once."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from bayesrank._validate import (
+    check_comparisons,
+    check_numbered,
+    check_outcomes,
+    check_position,
+    check_weights,
+)
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -65,7 +73,24 @@ def arena_data(
     num_categories: int | None = None,
     weights: ArrayLike | None = None,
 ) -> ArenaData:
-    """Count equal comparisons; arguments as for `bayesrank.models.judged_comparisons`.
+    """Count equal comparisons.
+
+    Parameters
+    ----------
+    num_items, comparisons, outcomes, position, judges, categories, weights
+        As for `bayesrank.models.judged_comparisons`.
+    num_judges, num_categories : int, optional
+        How many there are; by default the largest number and one.
+
+    Returns
+    -------
+    ArenaData
+        Each distinct comparison once, and how often it counts.
+
+    Raises
+    ------
+    ValueError
+        If an argument cannot be used; the message names it and what to do.
 
     Examples
     --------
@@ -73,17 +98,19 @@ def arena_data(
     >>> data.first.tolist(), data.outcome.tolist(), data.counts.tolist()
     ([0, 0], [0, 2], [1.0, 2.0])
     """
-    pairs = np.asarray(comparisons, np.int64)
+    pairs = np.asarray(check_comparisons(comparisons, num_items), np.int64)
     size = len(pairs)
-    outcome = np.full(size, 2) if outcomes is None else np.asarray(outcomes, np.int64)
-    place = np.zeros(size, np.int64) if position is None else np.asarray(position, np.int64)
+    outcome = np.full(size, 2) if outcomes is None else np.asarray(check_outcomes(outcomes, size))
+    place = np.zeros(size) if position is None else check_position(position, size)
+    judge, num_judges = _numbers(judges, "judges", size, num_judges)
+    category, num_categories = _numbers(categories, "categories", size, num_categories)
+    if weights is not None:
+        check_weights(weights, size)
     # With no position the item of the lower number stands first, so that equal rows meet.
     turned = (place < 0) | ((place == 0) & (pairs[:, 0] > pairs[:, 1]))
     first, second = np.where(turned, pairs[:, ::-1].T, pairs.T)
     outcome = np.where(turned, 2 - outcome, outcome)
-    judge = np.zeros(size, np.int64) if judges is None else np.asarray(judges, np.int64)
-    category = np.zeros(size, np.int64) if categories is None else np.asarray(categories, np.int64)
-    columns = (category, first, second, judge, outcome, np.abs(place))
+    columns = (category, first, second, judge, outcome, np.abs(place).astype(np.int64))
     sizes = [int(column.max()) + 1 for column in columns]
     if np.prod(sizes, dtype=float) > 2.0**62:
         keys, at = np.unique(np.stack(columns, 1), axis=0, return_inverse=True)
@@ -97,8 +124,8 @@ def arena_data(
     count = np.bincount(at.ravel(), None if weights is None else np.asarray(weights, float))
     return ArenaData(
         num_items=num_items,
-        num_judges=0 if judges is None else int(num_judges or judge.max() + 1),
-        num_categories=0 if categories is None else int(num_categories or category.max() + 1),
+        num_judges=num_judges,
+        num_categories=num_categories,
         first=first,
         second=second,
         outcome=outcome,
@@ -109,3 +136,11 @@ def arena_data(
         with_ties=outcomes is not None,
         with_position=position is not None,
     )
+
+
+def _numbers(labels: Any, name: str, size: int, number: int | None) -> tuple[Ints, int]:
+    """Numbers of judges or categories, zero without them, and how many there are."""
+    if labels is None:
+        return np.zeros(size, np.int64), 0
+    values = check_numbered(labels, name, size, number)
+    return values, int(values.max()) + 1 if number is None else number

@@ -55,6 +55,16 @@ def fit_arena(
     callback
         Called after each round with its number and its largest change.
 
+    Returns
+    -------
+    ArenaFit
+        Scales, reliabilities, and the Gaussian posterior of all else.
+
+    Raises
+    ------
+    ValueError
+        If `scales` has a name that this log's model has not, or a value that is not positive.
+
     Warns
     -----
     ConvergenceWarning

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from bayesrank._validate import check_positive_values
 from bayesrank.models.comparisons import SCALES
 from bayesrank.solvers.comparisons.counted import ArenaData
 from bayesrank.solvers.comparisons.judges_design import Design
@@ -137,5 +138,6 @@ def initial_state(data: ArenaData, scales: Mapping[str, float]) -> ArenaState:
         # From the share of ties between equals, were all items equal.
         share = np.clip(np.average(data.outcome == 1, weights=data.counts), 0.01, 0.9)
         state.scales["tie_width"] = float(np.sqrt(2.0) * ndtri(0.5 + share / 2.0))
-    state.scales |= {name: float(value) for name, value in scales.items()}
+    given = check_positive_values(scales, dict.fromkeys(state.scales, ()), "scales")
+    state.scales |= {name: float(value) for name, value in given.items()}
     return state

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bayesrank._tables import plain_array
-from bayesrank._validate import check_column, refuse_rows
+from bayesrank._validate import check_column, check_position, refuse_rows
 from bayesrank.datasets import ComparisonData
 from bayesrank.models.comparisons import SCALES
 
@@ -206,9 +206,7 @@ class _PositionTerm(Term):
     in_logs = True
 
     def read(self, cells: Any, kept: NDArray[np.bool_]) -> dict[str, Any]:
-        place, wanted = plain_array(cells), "1, 0 or -1 for each row of comparisons"
-        check_column(place, "position", kept.size, "biuf", wanted)
-        refuse_rows(place, lambda v: ~np.isin(v, (-1, 0, 1)), "position", f"pass {wanted}")
+        place = check_position(plain_array(cells), kept.size)
         return {"position": place[kept].astype(np.float64)}
 
     def rows(self, asked: Asked, at: At) -> Places:
