@@ -56,6 +56,33 @@ def test_a_counted_datum_is_so_many_equal_ones(name):
 
 
 @pytest.mark.slow
+def test_a_datum_that_counts_nothing_is_left_out():
+    def model(pairs, weight):
+        f: Any = numpyro.sample("f", dist.Normal(0.0, 1.0).expand([4]).to_event(1))
+        with handlers.scale(scale=2.0 * weight):
+            numpyro.sample("y", dist.Bernoulli(logits=f[pairs[:, 0]] - f[pairs[:, 1]]), obs=1)
+
+    with_nothing = EP(model).run(KEY, PAIRS, np.array([0.0, 1.0, 2.0, 0.0, 0.3]))
+    without = EP(model).run(KEY, PAIRS[[1, 2, 4]], np.array([1.0, 2.0, 0.3]))
+    assert with_nothing.converged
+    assert_allclose(with_nothing.joint_mean, without.joint_mean, atol=1e-8)
+    assert_allclose(with_nothing.joint_covariance, without.joint_covariance, atol=1e-8)
+    assert_allclose(with_nothing.log_evidence, without.log_evidence, atol=1e-8)
+
+
+@pytest.mark.parametrize("weight", [-1.0, np.nan, np.inf])
+def test_a_weight_that_is_none_is_refused(weight):
+    def model(weight):
+        f = numpyro.sample("f", dist.Normal(0.0, 1.0))
+        with handlers.scale(scale=2.0 * weight):
+            numpyro.sample("y", dist.Normal(f, 1.0), obs=np.zeros(2))
+
+    message = "element 1 of observed site 'y' counts under handlers.scale.*negative or not finite"
+    with pytest.raises(ValueError, match=message):
+        EP(model).run(KEY, np.array([1.0, weight]))
+
+
+@pytest.mark.slow
 def test_without_covariances_counts_are_as_with_them():
     family, values = FAMILIES["ties"]
 

@@ -28,6 +28,7 @@ from bayesrank.distributions import (
     ThurstoneTies,
 )
 from bayesrank.infer import EP
+from bayesrank.infer.reader.densities import observed_density
 from bayesrank.infer.reader.program import read_program
 from bayesrank.infer.reader.traced import trace
 
@@ -217,6 +218,16 @@ APART, HALVES = np.array([0.0, -4.0]), dist.Categorical(jnp.array([0.5, 0.5]))
 
 def halves(f: Any, widths: Any = 0.1) -> Any:
     return dist.MixtureSameFamily(HALVES, dist.Normal(f + APART, widths))
+
+
+def test_a_masked_datum_of_a_mixture_has_no_slope():
+    def total(f: Any) -> Any:
+        fn = halves(f[:, None]).mask(np.array([True, False]))
+        return observed_density(fn, jnp.array([0.0, np.nan])).log_prob.sum()
+
+    first, masked = jax.grad(total)(jnp.ones(2))
+    assert abs(first) > 1.0
+    assert masked == 0.0
 
 
 def mixtures():

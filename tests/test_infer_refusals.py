@@ -145,6 +145,17 @@ def test_refusal(model):
         assert part in str(caught.value)
 
 
+def test_a_root_that_is_not_triangular_is_no_prior():
+    """Densities and draws of such a distribution do not belong together."""
+
+    def model(spread, correlation):
+        root = spread[:, None] * correlation
+        wins(numpyro.sample("f", dist.MultivariateNormal(jnp.zeros(3), scale_tril=root)))
+
+    with pytest.raises(ValueError, match="'f' is not a proper Gaussian.*not lower triangular"):
+        read(model, np.ones(3), 0.5 * np.eye(3) + 0.5)
+
+
 @pytest.mark.parametrize("covariance", [np.ones((3, 3)), -np.eye(3), np.full((3, 3), np.nan)])
 def test_improper_prior(covariance):
     def model(covariance):
@@ -173,6 +184,25 @@ def test_values_without_density(distribution, values):
 
     with pytest.raises(ValueError, match="element 1 of observed site 'y' is not a number, or out"):
         read(model, np.array(values))
+
+
+def test_data_of_other_things_than_numbers():
+    def model(y):
+        numpyro.sample("y", dist.Bernoulli(logits=items()), obs=y)
+
+    with pytest.raises(TypeError, match="site 'y' is given a ndarray of dtype object.*mask what"):
+        EP(model).run(KEY, np.array([True, None, False]))
+
+
+@pytest.mark.parametrize("look", [lambda f: bool(f[0] > 0), np.asarray])
+def test_a_program_that_looks_at_its_latents(look):
+    def model():
+        f = items()
+        look(f)
+        wins(f)
+
+    with pytest.raises(TypeError, match=r"looks at the value of a latent.*jnp.where.*to_numpy\(\)"):
+        EP(model).run(KEY)
 
 
 def test_arguments_that_are_not_numbers():
@@ -301,6 +331,23 @@ def test_invalid_parameters(prior, parts):
     with numpyro.validation_enabled(False), pytest.raises(ValueError) as raised:
         EP(model).run(KEY)
     assert "is invalid" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "parts"),
+    [
+        (lambda x: dist.OrderedLogistic(0.0, x), ["cutpoints", "OrderedVector"]),
+        (dist.Categorical, ["probs", "Simplex"]),
+    ],
+)
+def test_invalid_vectors_that_the_program_computes(likelihood, parts):
+    def model(x):
+        numpyro.sample("y", likelihood(1.5 * x), obs=0)
+        wins(items())
+
+    with pytest.raises(ValueError, match="site 'y'.* is invalid") as raised:
+        EP(model).run(KEY, np.array([1.0, 0.0]))
+    assert all(part in str(raised.value) for part in parts)
 
 
 def test_tracing_leaves_validation_as_it_was():

@@ -48,6 +48,7 @@ MODULE = types.ModuleType("a_module")
 GLOBAL: Any = None
 DEEP: dict[str, Any] = {}
 FRAME = pd.DataFrame({"y": np.zeros(3)})
+SERIES = pd.Series(np.zeros(3))
 OBJECT: Any = Store()
 CELL: list[Any] = [None]
 
@@ -71,6 +72,10 @@ def set_frame(y: Any) -> None:
     FRAME["y"] = y
 
 
+def set_series(y: Any) -> None:
+    SERIES.iloc[:] = y
+
+
 def deep() -> Any:
     at: Any = DEEP
     for level in "abcdefgh":
@@ -80,6 +85,7 @@ def deep() -> Any:
 
 PLACES = {
     "column": (set_frame, lambda: FRAME["y"].values),
+    "series": (set_series, lambda: SERIES),
     "class": (functools.partial(setattr, Store, "y"), lambda: Store.y),
     "module": (functools.partial(setattr, MODULE, "y"), lambda: MODULE.y),
     "object": (functools.partial(setattr, OBJECT, "own"), lambda: OBJECT.own),

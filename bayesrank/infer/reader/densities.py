@@ -67,6 +67,8 @@ def observed_density(fn: dist.Distribution, value: Array) -> SiteDensity:
     base, mask = unwrap(fn)
     if base.event_dim or not isinstance(base, (dist.MixtureSameFamily, dist.MixtureGeneral)):
         return SiteDensity(fn.log_prob(value))
+    if mask is not None:  # no slope passes through a datum that is not a number
+        value = jnp.where(mask, value, base.support.feasible_like(value))
     parts = base.component_log_probs(value)
     count = parts.shape[-1]
     parts = jnp.broadcast_to(parts, (*jnp.broadcast_shapes(fn.batch_shape, value.shape), count))
@@ -191,7 +193,7 @@ def check_known_domains(sites: Mapping[str, Any], default: bool) -> None:
 def unknown_domains(sites: Mapping[str, Any], default: bool) -> Iterator[tuple[Domain, Array]]:
     """Domains of computed parameters, but for matrices, and whether they lie there."""
     for domain, constraint, value in _parameters(sites, default):
-        if isinstance(value, core.Tracer) and not constraint.event_dim:
+        if isinstance(value, core.Tracer) and constraint.event_dim < 2:
             yield domain, jnp.all(constraint(value))
 
 

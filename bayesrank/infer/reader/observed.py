@@ -61,8 +61,11 @@ def all_factors(joint: Joint, power: float, spread: Array) -> Observed:
     for name in joint.observed:
         if name in joint.inventory.sampled:
             raise _depends_on_latents(joint, name, "log_prob", "prior_of_hyperparameter")
-        if isinstance(joint.observed[name].scale, (Affine, Degree)):
+        weight = joint.observed[name].scale
+        if isinstance(weight, (Affine, Degree)):
             raise _depends_on_latents(joint, name, "scale", "scale_of_data")
+        if weight is not None:
+            checks.append((Refusal("no_weight", name), jnp.isfinite(weight) & (weight >= 0)))
         found = observed_factors(joint, name, power, spread)
         supported = joint.observed[name].supported
         if supported is not None and not isinstance(supported, (Affine, Degree)):
@@ -131,7 +134,10 @@ def _closed_form(closed_form: Any, scale: Any, shape: tuple[int, ...]) -> Factor
     size, count = math.prod(shape), None
     flat = predictor.broadcast(shape).reshape((size,))
     if scale is not None:
-        count = jnp.broadcast_to(scale, shape).reshape(size)
+        weight = jnp.broadcast_to(scale, shape)
+        counts = weight != 0  # no factor can take a share of nothing
+        mask, count = counts if mask is None else counts & mask, jnp.where(counts, weight, 1.0)
+        count = count.reshape(size)
 
     def moments(mean: Array, variance: Array) -> TiltedMoments:
         parts = fixed.tilted_moments(value, mean.reshape(shape), variance.reshape(shape))

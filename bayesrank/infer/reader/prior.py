@@ -87,7 +87,9 @@ def gaussian_form(fn: dist.Distribution, shape: tuple[int, ...]) -> GaussianForm
         factor = _float(base.scale_tril)
     else:
         factor = jnp.linalg.cholesky(covariance)
-    proper = jnp.all(jnp.diagonal(factor, axis1=-2, axis2=-1) > 0)
+    # Densities are computed from the lower half alone, the covariance from all of the factor.
+    triangular = jnp.allclose(jnp.tril(factor), factor)
+    proper = triangular & jnp.all(jnp.diagonal(factor, axis1=-2, axis2=-1) > 0)
     batch = (*shape[:-1], shape[-1], shape[-1])
     covariance = jnp.broadcast_to(after(covariance, factor), batch)
     return GaussianForm(jnp.broadcast_to(_float(base.loc), shape), None, covariance, proper)

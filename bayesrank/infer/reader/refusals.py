@@ -57,6 +57,10 @@ _MESSAGES = {
         "observed site {name!r} stands under handlers.scale by an amount that depends on latent "
         "site(s) {detail}. Fix these with params={{...}}, or scale by data"
     ),
+    "no_weight": (
+        "{detail} of observed site {name!r} counts under handlers.scale by an amount that is "
+        "negative or not finite. Correct it, or leave the datum out (handlers.mask)"
+    ),
     "two_directions": (
         "{detail} of observed site {name!r} depends on more than one affine function of the "
         "latents: its predictor is not affine, or it sees two directions of the latents. Write "
@@ -79,8 +83,9 @@ _MESSAGES = {
     ),
     "improper_prior": (
         "the prior of latent site {name!r} is not a proper Gaussian: its scale or covariance is "
-        "not positive (definite) or not finite. Add jitter to the covariance's diagonal, or check "
-        "the model's arguments and hyperparameters ({detail})"
+        "not positive (definite) or not finite, or its scale_tril is not lower triangular. Add "
+        "jitter to the covariance's diagonal, or check the model's arguments and hyperparameters "
+        "({detail})"
     ),
     "unsupported_value": (
         "{detail} of observed site {name!r} is not a number, or outside the support of its "
@@ -144,7 +149,7 @@ class Refusal(NamedTuple):
         detail = self.detail
         if self.reason == "two_directions":
             detail = f"factor {int(np.argmin(passed))}"
-        if self.reason == "unsupported_value":
+        if self.reason in ("unsupported_value", "no_weight"):
             detail = f"element {int(np.argmin(passed))}"
         raise self._replace(detail=detail).error()
 

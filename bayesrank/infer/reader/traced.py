@@ -55,6 +55,12 @@ NEEDS_VALUES = (
     jax.errors.NonConcreteBooleanIndexError,
 )
 
+_LOOKS_AT_LATENTS = (
+    "the program looks at the value of a latent while it runs: it branches on it in Python, or "
+    "gives it to NumPy or pandas. Use jnp.where and jax.numpy, and pass columns of tables as "
+    "arrays (column.to_numpy())"
+)
+
 _SHOWN = ("type", "name", "is_observed")
 
 # A number among the arguments: it stands in a trace until it becomes one of its constants.
@@ -192,7 +198,10 @@ def trace(
         return without_stale_traces(partial(traced, called, as_numpy=False))
     except NEEDS_VALUES:
         called = jax.tree.map(to_numpy, called)
+    try:
         return without_stale_traces(partial(traced, called, as_numpy=True))
+    except NEEDS_VALUES as error:
+        raise TypeError(_LOOKS_AT_LATENTS) from error
 
 
 def _trace(
@@ -212,7 +221,8 @@ def _trace(
         messages = unknown.run(model, args, kwargs)
         check_known_domains(messages, validates)
         dynamic = {name: _dynamic(message) for name, message in messages.items()}
-        outputs, found["tree"] = jax.tree.flatten(dynamic)
+        named, found["tree"] = jax.tree_util.tree_flatten_with_path(dynamic)
+        outputs = [_as_numbers(path[0].key, leaf) for path, leaf in named]
         initial = {name: jnp.asarray(make()) for name, make in unknown.initial.items()}
         domains = list(unknown_domains(messages, validates))
         given, found["called"] = jax.tree.flatten((args, kwargs)) if keep_arguments else ([], None)
@@ -324,6 +334,19 @@ class _Frame(NamedTuple):
     name: str
     dim: int
     size: int
+
+
+def _as_numbers(site: str, leaf: Any) -> Any:
+    """An array as it is, and a table's column as one: a key would show its identity alone."""
+    if isinstance(leaf, jax.Array) or not hasattr(leaf, "__array__"):
+        return leaf
+    array = np.asarray(leaf)
+    if not (array.dtype == bool or jnp.issubdtype(array.dtype, jnp.number)):
+        raise TypeError(
+            f"site {site!r} is given a {type(leaf).__name__} of dtype {array.dtype}, which holds "
+            "other things than numbers. Leave out or mask what is missing, and convert the rest"
+        )
+    return array
 
 
 def _is_static(leaf: Any) -> bool:
