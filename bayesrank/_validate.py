@@ -30,6 +30,13 @@ def check_level(level: Any) -> float:
     return check_share(level, "level", usual="0.9 for 90%")
 
 
+def check_flag(value: Any, name: str) -> bool:
+    """Return True or False."""
+    if not isinstance(value, bool | np.bool):
+        raise ValueError(f"{name} is {value!r}; pass True or False")
+    return bool(value)
+
+
 def check_count(count: Any, name: str, least: int = 1) -> int:
     """Return a count, a whole number from `least` on, as an integer."""
     try:

@@ -22,6 +22,7 @@ from bayesrank.estimators.collaborative_features import (
     new_rows,
     read_item_table,
 )
+from bayesrank.estimators.options import check_options
 from bayesrank.inferencedata.draws import draws_to_arviz
 from bayesrank.solvers.collaborative import EM, EMResult
 
@@ -57,6 +58,7 @@ class Collaborative(BaseEstimator):
         **learned: Any,
     ) -> Self:
         """Run EM; nothing of an earlier fit is lost if that fails."""
+        check_options(self)
         user_labels, who = Labels.of(users)
         item_labels, what = Labels.of(items)
         names, kernels = None, None

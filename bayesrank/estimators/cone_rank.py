@@ -7,13 +7,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bayesrank._stack import outside
 from bayesrank._validate import check_choice, check_count, check_positive
 from bayesrank.datasets import QueryLists, group_queries
 from bayesrank.estimators.lists import ListEstimator
+from bayesrank.estimators.options import check_options, seed_of
 from bayesrank.metrics import pairwise_error
 from bayesrank.solvers.cone_rank import (
     Cone,
@@ -135,7 +135,7 @@ class ConeRank(ListEstimator):
         if not pairs.z.any():
             self._learn_nothing(rows.shape[1])
             return
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        seed = seed_of(self.random_state)
         cone = self._cone(pairs, rho, seed)
         if isinstance(self.ridge, str):
             share = self._held_out_share(rows, grades, lists, pairs, rho, seed)
@@ -239,6 +239,7 @@ class ConeRank(ListEstimator):
 
     def _check_options(self) -> None:
         """Refuse options that are out of range."""
+        check_options(self)
         check_count(self.num_atoms, "num_atoms")
         if self.num_iterations is not None:
             check_count(self.num_iterations, "num_iterations")
@@ -248,7 +249,8 @@ class ConeRank(ListEstimator):
             raise ValueError(f"fold_in is 'linear' and method {self.method!r}; pass method='eg'")
         if self.sums is not None:
             self._check_sums()
-        for name in ("rho", "alpha", "bound", "learning_rate"):
+        check_positive(self.alpha, "alpha")
+        for name in ("rho", "bound", "learning_rate"):
             if getattr(self, name) is not None:
                 check_positive(getattr(self, name), name)
         if self.ridge != "held-out" and not (

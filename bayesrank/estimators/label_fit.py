@@ -10,11 +10,11 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
-from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
 from bayesrank.estimators.checks import check_hyperparameters
 from bayesrank.estimators.inference import inferred, learned
+from bayesrank.estimators.options import seed_of
 from bayesrank.infer import EPResult, IntegratedEPResult
 from bayesrank.models.label_ranking import LabelConditions, calibrated_label_ranking
 from bayesrank.solvers.label_ranking import check_label_memory
@@ -97,7 +97,7 @@ def _fit(
     given, choice = given | dict(fixed or {}), instead or choice
     width = args[0].shape[1] if basis is None else len(basis)
     check_label_memory(len(args[0]), args[-1], width, _POINTS if choice == "integrate" else 1)
-    key = jax.random.key(check_random_state(asked.random_state).randint(2**31 - 1))
+    key = jax.random.key(seed_of(asked.random_state))
     program = calibrated_label_ranking, args, options
     if choice == "integrate":
         if options["correlated"] and not given:
@@ -131,7 +131,7 @@ def _basis(ranker: LabelRanker, features: Array) -> Array:
     points = np.unique(features, axis=0)
     if len(points) <= ranker.n_basis:
         return points
-    seed = check_random_state(ranker.random_state).randint(2**31 - 1)
+    seed = seed_of(ranker.random_state)
     return KMeans(ranker.n_basis, n_init="auto", random_state=seed).fit(points).cluster_centers_
 
 

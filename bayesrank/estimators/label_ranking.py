@@ -18,6 +18,7 @@ from bayesrank.estimators.label_posterior import (
 )
 from bayesrank.estimators.label_storage import StoredLabelRanker, named_array
 from bayesrank.estimators.label_targets import read_targets
+from bayesrank.estimators.options import check_options
 from bayesrank.infer import EPResult, IntegratedEPResult
 from bayesrank.models.label_ranking import conditions
 
@@ -157,6 +158,7 @@ class LabelRanker(StoredLabelRanker, EPEstimator):
         checked = self._check_features(X)
         check_choice(self.kernel, "kernel", "auto", "linear", "rbf")
         check_count(self.n_basis, "n_basis")
+        check_options(self)
         if relevant is not None and not self.calibrated:
             raise ValueError("relevant needs the zero; leave it out, or set calibrated=True")
         targets = read_targets(X, rankings, relevant, self.labels)

@@ -7,13 +7,13 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bayesrank._process import enter_jax
 from bayesrank._validate import check_choice, check_count, check_not_negative, check_positive
 from bayesrank.datasets import QueryLists
 from bayesrank.estimators.lists import ListEstimator
+from bayesrank.estimators.options import seed_of
 from bayesrank.infer import EP, EPResult
 from bayesrank.models import weighted_preferences
 from bayesrank.solvers.lambda_rank import (
@@ -147,7 +147,7 @@ class LambdaRank(ListEstimator):
         sd = dense.std(axis=0)
         self.feature_mean_ = dense.mean(axis=0)
         self.feature_scale_ = np.where(sd > 0.0, sd, 1.0)
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        seed = seed_of(self.random_state)
         hidden = tuple(self.hidden) if self.model == "network" else ()
         self._rows = self._standard(dense)
         self._layers = fit_differentiable(

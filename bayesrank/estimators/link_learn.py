@@ -7,10 +7,10 @@ from typing import Any, Literal, Self
 import jax
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bayesrank._validate import check_choice, check_count, check_positive
+from bayesrank.estimators.options import seed_of
 from bayesrank.estimators.saved import Saved, kept_seed
 from bayesrank.retrieval import (
     Collection,
@@ -153,7 +153,7 @@ class LinkLearn(Saved, SearchEngine):
         rows = check_counts(counts)
         known = collection(rows)
         pairs = links_of(links, rows.shape[0])
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        seed = seed_of(self.random_state)
         data = Texts(self._queries(rows, titles), rows), pairs, known
         self.hidden_, self.learning_rate_ = choices[0]
         if len(choices) > 1:

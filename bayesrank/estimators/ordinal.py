@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve
 from sklearn.base import ClassifierMixin
-from sklearn.utils import check_random_state
 
 from bayesrank._tables import missing, unmasked
 from bayesrank._validate import check_choice
@@ -19,6 +18,7 @@ from bayesrank.distributions.ordinal import LIKELIHOODS, centred_thresholds
 from bayesrank.estimators.base import EPEstimator, ScaleChoice
 from bayesrank.estimators.checks import check_hyperparameters, location_and_scale
 from bayesrank.estimators.inference import inferred
+from bayesrank.estimators.options import check_options, seed_of
 from bayesrank.infer.spi import tilted_moments
 from bayesrank.models.ordinal import ordinal_gp, ordinal_kernel
 from bayesrank.solvers.comparisons.posterior import components_of
@@ -141,6 +141,7 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
         """
         checked = self._check_features(X, ensure_min_samples=2)
         classes, numbers = _levels(y, self.levels, len(checked))
+        check_options(self)
         check_choice(self.predict_as, "predict_as", "median", "mode")
         check_choice(self.likelihood, "likelihood", *LIKELIHOODS)
         d, r = checked.shape[1], len(classes)
@@ -153,8 +154,8 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
         )
 
         data = (checked - mean) / scale, numbers
-        options = {"num_levels": r, "likelihood": self.likelihood, "ard": bool(self.ard)}
-        key = jax.random.key(check_random_state(self.random_state).randint(2**31 - 1))
+        options = {"num_levels": r, "likelihood": self.likelihood, "ard": self.ard}
+        key = jax.random.key(seed_of(self.random_state))
         search = {"num_restarts": self.num_restarts}
         self.result_, self.params_ = inferred(
             ordinal_gp, data, options, tuple(shapes), params, choice, key, search, tol=_TOLERANCE

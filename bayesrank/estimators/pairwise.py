@@ -189,6 +189,7 @@ class PairwiseRanker(NamedRanker):
                     "item_features and time are both given, and skills of features stand still; "
                     "leave one of them out"
                 )
+            self._refuse_graph()
             span, moving = _moving(self.time, data)
             return moving, {"time_range_": span, "feature_names_in_": None}
         refuse_times(data)

@@ -5,13 +5,13 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from tinygp.kernels import Kernel
 
 from bayesrank._validate import check_pairs
 from bayesrank.datasets import QueryLists, group_queries
 from bayesrank.estimators.lists import ListEstimator
+from bayesrank.estimators.options import check_options, seed_of
 from bayesrank.solvers.rank_rls import (
     Contrasts,
     Folds,
@@ -114,7 +114,8 @@ class RankRLS(ListEstimator):
         self.random_state = random_state
 
     def _learn(self, rows: Any, grades: Array, lists: QueryLists) -> None:
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        check_options(self)
+        seed = seed_of(self.random_state)
         self._fit: RankRLSFit = fit_rank_rls(
             self._dense(rows),
             grades,

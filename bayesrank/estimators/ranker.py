@@ -22,6 +22,7 @@ from bayesrank.estimators.checks import check_pairs, graph_laplacian, location_a
 from bayesrank.estimators.collaborative_data import id_list
 from bayesrank.estimators.collaborative_features import read_item_table
 from bayesrank.estimators.columns import numbers_of, read_columns, read_pairs
+from bayesrank.estimators.options import check_options, seed_of
 from bayesrank.estimators.skills import FitSettings, RankerFit, RankerPosterior, posterior_of
 from bayesrank.estimators.states import StoredRanker
 from bayesrank.ranking import (
@@ -188,7 +189,8 @@ class SkillRanker(EPEstimator):
 
     def _settings(self) -> FitSettings:
         enter_jax()
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        check_options(self)
+        seed = seed_of(self.random_state)
         chosen = self.hyperparameters, self.num_samples, seed
         return FitSettings(*chosen, self.num_restarts, self.likelihood)
 
@@ -200,13 +202,21 @@ class SkillRanker(EPEstimator):
         if hasattr(fit.result, "log_evidence"):
             self.log_evidence_ = fit.result.log_evidence
 
+    def _refuse_graph(self) -> None:
+        """Refuse a graph of items that have no features."""
+        if self.laplacian is not None:
+            raise ValueError(
+                "laplacian is given, and the items have no features; pass item_features, or leave "
+                "it out"
+            )
+
     def _process(self, features: Array) -> tuple[ProcessSkills, dict[str, Any]]:
         """Skills of items with features, shape (n, d), on the prior's scale, and what to keep."""
         mean, scale = location_and_scale(features, self.standardize)
         scaled = (features - mean) / scale
         graph = graph_laplacian(self.laplacian, scaled)
         kept = dict(zip(_NO_FEATURES, (mean, scale, graph), strict=True))
-        return ProcessSkills(scaled, bool(self.ard), graph), kept
+        return ProcessSkills(scaled, self.ard, graph), kept
 
     def _chance(self, chances: Array, outcome: Outcome) -> Array:
         """The column of an outcome."""
@@ -315,6 +325,7 @@ class NamedRanker(StoredRanker, SkillRanker):
         """What is known of the items' skills, and what a ranker keeps of it."""
         names = {"feature_names_in_": np.array(feature_names, object) if feature_names else None}
         if features is None:
+            self._refuse_graph()
             return Independent(num_items), names
         skills, kept = self._process(features)
         return skills, kept | names

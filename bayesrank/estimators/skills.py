@@ -11,7 +11,6 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesrank._validate import check_count
 from bayesrank.datasets import ComparisonData
 from bayesrank.estimators.base import engine_of, integrator_of, prior_medians
 from bayesrank.estimators.checks import check_hyperparameters
@@ -74,7 +73,6 @@ def fit_skills(
     data: ComparisonData | Events, skills: Skills, settings: FitSettings, callback: Callback = None
 ) -> RankerFit:
     """Learn hyperparameters and skills from comparisons, or from orders as events."""
-    check_count(settings.num_samples, "num_samples")
     program, args, options, shapes = _call(data, skills, settings.likelihood)
     params, choice = check_hyperparameters(settings.hyperparameters, shapes, _CHOICES)
     of_pairs = isinstance(data, ComparisonData)
@@ -105,7 +103,6 @@ def fit_log(
     data: ComparisonData, skills: Skills, settings: FitSettings, callback: Callback
 ) -> RankerFit:
     """Learn the scales and skills of a log with whatever columns it has."""
-    check_count(settings.num_samples, "num_samples")
     counted = arena_data(data.num_items, data.comparisons, **arguments_of(data))
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("scale", *scales_of(data)), ())
     fixed, choice = check_hyperparameters(settings.hyperparameters, shapes, _CHOICES)

@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any
 
 import jax
@@ -155,12 +156,7 @@ def fit_rank_rls(
     highest, lowest = (part.reduceat(y, contrasts.starts) for part in (np.maximum, np.minimum))
     if (highest == lowest).all():
         raise ValueError("y is the same within every list; give lists with two different grades")
-    lam = None if isinstance(regularization, str) else float(regularization)
-    if regularization not in ("evidence", "leave-query-out") and not (lam and 0 < lam < np.inf):
-        raise ValueError(
-            f"regularization is {regularization!r}; pass 'evidence', 'leave-query-out' or a "
-            "positive number"
-        )
+    lam = _given(regularization)
     num_landmarks = check_count(num_landmarks, "num_landmarks")
     rng = np.random.default_rng(0) if rng is None else rng
     if isinstance(kernel, str) and kernel == "rbf":
@@ -243,6 +239,18 @@ def _solver_for(solver: str, shape: tuple[int, int], kernel: Any) -> str:
     if side <= LARGEST_DENSE:
         return "dense"
     return "lsmr" if linear else "nystrom"
+
+
+def _given(regularization: Any) -> float | None:
+    """The constant that is given, or None where the data are to choose it."""
+    if isinstance(regularization, str) and regularization in ("evidence", "leave-query-out"):
+        return None
+    if not isinstance(regularization, Real) or not 0.0 < float(regularization) < np.inf:
+        raise ValueError(
+            f"regularization is {regularization!r}; pass 'evidence', 'leave-query-out' or a "
+            "positive number"
+        )
+    return float(regularization)
 
 
 def _system(
