@@ -67,6 +67,7 @@ def test_harmless_variations_read_the_same(write, content):
     assert data.names == ("Ada", "Bob", "Cy")  # by first appearance
     np.testing.assert_array_equal(data.comparisons, [[0, 1], [0, 2], [1, 2]])
     assert data.features is None and data.feature_names == () and not data.tied.any()
+    assert data.position is None and data.unused_column_hints == ()
 
 
 def test_columns_in_any_order_and_others_listed_as_ignored(write):
@@ -80,8 +81,6 @@ def test_columns_in_any_order_and_others_listed_as_ignored(write):
 
 
 BAD_ITEMS = {
-    "empty": ("", "i.csv: the file is empty; "),
-    "header only": ("item,x\n", "i.csv: there is a header but no row below it; "),
     "no header": ("Ada,1\nBob,2\n", "row 1: the first column is called 'Ada', not 'item' or "),
     "one item": ("item,x\nAda,1\n", "i.csv: there is only one item; "),
     "missing number": ("item,x,y\nAda,1,2\nBob,,3\n", "row 3, column 'x': the number is missing; "),
@@ -103,8 +102,6 @@ BAD_ITEMS = {
         "item,x\nAda,1\nBob,2\nAda,3\n", "column 'item': item 'Ada' is already in row 2; ",
     ),
     "no name": ("item,x\nAda,1\n,2\n", "row 3, column 'item': the item has no name; "),
-    "column twice": ("item,x,x\nAda,1,2\nBob,3,4\n", "row 1, column 'x': this column is there"),
-    "ragged": ("item,x\nAda,1\nBob\n", "row 3: 1 cells where the header has 2; "),
 }  # fmt: skip
 
 
@@ -126,49 +123,28 @@ def test_unknown_item_names_the_place_and_the_likely_spelling(write):
         f"{path}, row 3, column 'winner': unknown item 'ada'; did you mean 'Ada'?"
     )
     assert (caught.value.row, caught.value.column) == (3, "winner")
-    with pytest.raises(DataError, match="unknown item 'Zoltan'; add it to .*i.csv"):
-        read_comparisons(write("d.csv", "winner,loser\nAda,Zoltan\n"), items)
 
 
-def test_missing_file_directory_and_unreadable_file(tmp_path, monkeypatch):
-    with pytest.raises(DataError, match="no.csv: there is no such file; check the path"):
-        read_comparisons(tmp_path / "no.csv")
-    with pytest.raises(DataError, match="this is a directory; give the path of a file"):
-        read_comparisons(tmp_path)
-
-    secret = tmp_path / "secret.csv"
-    secret.write_text("winner,loser\n")
-
+def test_a_file_that_cannot_be_read(write, monkeypatch):
     def refuse(self):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "read_bytes", refuse)
     with pytest.raises(DataError, match=r"the file cannot be read \(Permission denied\)"):
-        read_comparisons(secret)
-
-
-def test_a_line_break_in_a_name_does_not_break_the_message(write):
-    with pytest.raises(DataError) as caught:
-        read_comparisons(write("c.csv", 'winner,loser\n"a\nb","a\nb"\n'))
-    assert "\n" not in str(caught.value)
-    assert caught.value.row == 4
+        read_comparisons(write("secret.csv", "winner,loser\n"))
 
 
 def test_equal_comparisons_are_one_with_a_weight(write):
     text = "home,away,result,judge\nx,y,H,p\ny,x,D,p\nx,y,H,p\nx,y,D,p\nx,y,H,q\ny,x,A,p\n"
     data = read_comparisons(write("c.csv", text)).distinct()
-    assert data.num_comparisons == 5 and data.weights is not None and data.position is not None
+    assert data.weights is not None and data.position is not None
     rows = zip(data.comparisons.tolist(), data.tied, data.position, data.weights, strict=True)
-    assert sorted(map(str, rows)) == sorted(
-        str(row)
-        for row in zip(
-            [[0, 1], [0, 1], [0, 1], [0, 1], [0, 1]],
-            np.array([False, True, True, False, False]),
-            np.array([1.0, -1.0, 1.0, -1.0, 1.0]),
-            np.array([2.0, 1.0, 1.0, 1.0, 1.0]),
-            strict=True,
+    assert sorted((*pair, *map(float, rest)) for pair, *rest in rows) == [
+        (0, 1, tied, position, weight)
+        for tied, position, weight in (
+            (0, -1, 1), (0, 1, 1), (0, 1, 2), (1, -1, 1), (1, 1, 1)
         )
-    )
+    ]  # fmt: skip
 
 
 def test_the_first_usual_name_counts_whatever_the_order_of_columns(write):

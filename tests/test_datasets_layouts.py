@@ -71,16 +71,6 @@ def test_every_layout_of_two_sides_reads_the_same(tmp_path, name):
     assert [bool(note) for note in data.notes] == ([True] if name in much else [])
 
 
-def test_winner_and_loser_say_nothing_of_positions(tmp_path):
-    path = tmp_path / "c.csv"
-    path.write_text("winner_name,loser_name,ties\nAda,Bob,0\nAda,Cy,0\nBob,Cy,1\nBob,Ada,0\n")
-    data = read_comparisons(path)
-    assert data.position is None
-    np.testing.assert_array_equal(data.comparisons, [[0, 1], [0, 2], [1, 2], [1, 0]])
-    np.testing.assert_array_equal(data.tied, [False, False, True, False])
-    assert data.unused_column_hints == ()
-
-
 @pytest.mark.parametrize(("result", "hinted"), [("A", False), ("see page 2", True)])
 def test_a_column_of_outcomes_that_agrees_with_the_scores_needs_no_word(tmp_path, result, hinted):
     path = tmp_path / "c.csv"
@@ -95,15 +85,11 @@ def records(text):
     return [dict(zip(header, row, strict=True)) for row in rows]
 
 
-@pytest.mark.parametrize("kind", ["csv.gz", "jsonl", "jsonl.gz", "parquet", "quotes"])
+@pytest.mark.parametrize("kind", ["csv.gz", "jsonl", "jsonl.gz", "parquet"])
 def test_every_kind_of_file_reads_the_same(tmp_path, kind):
     text, path = SIDES["arena"], tmp_path / f"c.{kind}"
     if "json" in kind:
         text = "\n".join(json.dumps({**row, "meta": {"turn": 1}}) for row in records(text))
-    if kind == "quotes":
-        text = "\n".join(
-            ",".join(f'"{cell}"' for cell in line.split(",")) for line in text.splitlines()
-        )
     path.write_bytes(gzip.compress(text.encode()) if kind.endswith("gz") else text.encode())
     if kind == "parquet":
         pd.DataFrame(records(text)).to_parquet(path)

@@ -345,6 +345,12 @@ SUBTLE: dict[str, tuple[str | bytes, dict[str, Any], str]] = {
     "itself.csv": (
         "winner,loser\n\nAda,Bob\nBob, Bob\n", {}, "row 4, column 'loser': item 'Bob' is compared ",
     ),
+    "line_break.csv": (
+        'winner,loser\n"a\nb","a\nb"\n', {}, "row 4, column 'loser': item 'a\\nb' is compared",
+    ),
+    "other_words.csv": (
+        "winner_name,loser_name,ties\nAda,Bob,0\nBob,Cy,1\n", {}, "Ada > Bob; Bob = Cy",
+    ),
     "tie.csv": (
         "winner,loser,Tie\nAda,Bob,maybe\n", {}, "row 2, column 'Tie': 'maybe' is neither 0 nor 1;",
     ),
