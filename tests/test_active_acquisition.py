@@ -248,15 +248,6 @@ def test_scores_have_shapes_no_order_of_the_two_and_hardly_a_precision(acquisiti
                 np.testing.assert_allclose(scores, 0, atol=1e-6)
 
 
-def test_what_an_even_question_tells_is_bounded_by_one_answer():
-    known, open_question = of_margin(0, 1e-6, 1.0), of_margin(0, 1e6, 1.0)
-    assert float(BALD(known, [0, 1])) < 1e-6
-    assert float(BALD(open_question, [0, 1])) == pytest.approx(np.log(2), abs=2e-3)
-    assert float(ENTROPY_GAIN(open_question, [0, 1])) == pytest.approx(
-        -0.5 * np.log(1 - 2 / np.pi), abs=1e-5
-    )
-
-
 def test_random_scores_are_uniform_and_belong_to_pairs():
     n = 60
     beliefs = Beliefs(jnp.zeros(n), jnp.eye(n), 1.0)

@@ -87,18 +87,3 @@ def test_one_judge_is_not_compared_with_anybody():
     loop = QueryLoop(3, hyperparameters=FIXED, judge_noise="learn", refit_after=1)
     loop.tell(0, 1, judge="Ann")
     assert loop.ask() and loop.judge_noise == {"Ann": 1.0}
-    with pytest.raises(ValueError, match="no free hyperparameter"):
-        loop.learn()
-
-
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        ({"hyperparameters": "prior", "judge_noise": "learn"}, "nothing is learned; pass the"),
-        ({"judge_noise": "guess"}, "judge_noise is 'guess'; pass 'learn', or a mapping"),
-    ],
-    ids=["prior", "no choice"],
-)
-def test_refuses(options, message):
-    with pytest.raises(ValueError, match=message):
-        QueryLoop(3, **options)

@@ -59,12 +59,21 @@ def test_a_goal_chooses_by_its_acquisition_and_forgets_retired_items():
     np.testing.assert_allclose(scores, top_gain(2)(loop.beliefs._replace(mean=mean), pairs))
 
 
-@pytest.mark.parametrize(("count", "noise"), [(14, {}), (5, {"Bo": 3.0})])
-def test_result_is_that_of_ep_on_the_same_program(count, noise):
+@pytest.mark.parametrize(
+    ("count", "noise", "tie"),
+    [
+        (14, {}, False),
+        (5, {"Bo": 3.0}, False),
+        pytest.param(4, {}, True, marks=pytest.mark.slow),
+        pytest.param(4, {"Bo": 2.0}, True, marks=pytest.mark.slow),
+    ],
+)
+def test_result_is_that_of_ep_on_the_same_program(count, noise, tie):
     loop = answered(prior_loop(judge_noise=noise), count - 1)
-    loop.tell("item 0", "item 8", judge="Bo")
+    loop.tell("item 0", "item 8", judge="Bo", tie=tie)
     ours = loop.result
     assert ours.model is (answered_program if noise else preference_gp)
+    assert not tie or ours.model_kwargs["outcomes"].tolist() == [2, 2, 2, 1]
     theirs = EP(ours.model, tol=1e-10).run(
         jax.random.key(0), *ours.model_args, params=ours.params, **ours.model_kwargs
     )
@@ -358,6 +367,12 @@ def test_progress_is_only_looked_at(tmp_path):
         ((3,), {"refit_after": 0}, "refit_after is 0; pass a whole"),
         ((3,), {"seed": -1}, "seed is -1"),
         ((3,), {"judge_noise": [2.0]}, "or a mapping"),
+        ((3,), {"judge_noise": "guess"}, "judge_noise is 'guess'; pass 'learn', or a mapping"),
+        (
+            (3,),
+            {"judge_noise": "learn", "hyperparameters": "prior"},
+            "nothing is learned; pass the",
+        ),
         ((3,), {"stop_top": 1.5}, "stop_top is 1.5"),
         ((3,), {"stop_gain": "0.1"}, "stop_gain is '0.1'"),
     ],

@@ -124,34 +124,6 @@ def test_batch_is_chosen_one_by_one_under_what_answers_will_tell(given):
         left.remove(tuple(pair))
 
 
-@pytest.mark.slow
-def test_batch_does_not_ask_the_same_thing_twice():
-    # Items 0, 1, 2 are all but the same, and so are 3, 4, 5: nine pairs ask one question, the
-    # pair (6, 7) asks another one.
-    groups = np.repeat(np.arange(4), [3, 3, 1, 1])
-    same = groups[:, None] == groups
-    variance = np.diag([2.0, 2.0, 1.5, 1.5])[groups][:, groups] * same
-    covariance = variance + 1e-3 * np.eye(8)
-    beliefs = Beliefs(jnp.zeros(8), jnp.asarray(covariance), 0.3)
-    singles = best_pairs(entropy_gain, beliefs, 2)[0]
-    batch = best_batch(entropy_gain, beliefs, 2)[0]
-
-    def asked(pairs):
-        return {tuple(sorted(groups[pair])) for pair in np.asarray(pairs)}
-
-    assert asked(singles) == {(0, 1)}
-    assert len(asked(batch)) == 2
-
-    def told(pairs):
-        """Entropy that the batch takes off, at the average covariance."""
-        after = beliefs
-        for pair in pairs:
-            after = jax.jit(anticipate)(after, pair)
-        return -0.5 * (np.linalg.slogdet(after.covariance)[1] - np.linalg.slogdet(covariance)[1])
-
-    assert told(batch) > told(singles)
-
-
 def test_batch_of_more_than_there_is():
     pairs, scores = best_batch(bald, make_beliefs(3), 5)
     assert sorted(map(tuple, pairs[:3].tolist())) == [(0, 1), (0, 2), (1, 2)]
@@ -199,6 +171,7 @@ def test_scores_that_are_not_numbers_are_refused():
         ({"beliefs": Beliefs(jnp.zeros(3), jnp.eye(2))}, r"covariance of shape \(2, 2\)"),
         ({"beliefs": Beliefs(jnp.zeros(3), jnp.eye(3), 0.0)}, "noise of 0.0; pass a positive"),
         ({"beliefs": Beliefs(jnp.zeros(3), jnp.eye(3), -1.0)}, "noise of -1.0"),
+        ({"beliefs": Beliefs(jnp.zeros(3), jnp.eye(3), 1.0, 0.0)}, "tie width of 0.0; pass a pos"),
         ({"beliefs": Beliefs(jnp.zeros(0), jnp.zeros((0, 0)))}, "about no item"),
     ],
 )

@@ -17,34 +17,9 @@ from bayesrank.active import (
     pool_variance,
     read_journal,
 )
-from bayesrank.infer import EP
-from bayesrank.models import preference_gp
 
-N = 7
-X = np.random.default_rng(1).normal(size=(N, 2))
 WIDTH, NOISE = 0.7, 0.8
 PAIR = np.array([0, 1])
-
-
-def told(loop):
-    for first, second, tie in ((0, 1, False), (1, 2, True), (3, 2, False), (4, 5, True)):
-        loop.tell(first, second, tie=tie, judge="Bo" if first == 3 else None)
-    return loop
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("noise", [{}, {"Bo": 2.0}])
-def test_result_is_that_of_ep_on_the_program_with_ties(noise):
-    loop = told(QueryLoop(N, X, hyperparameters="prior", judge_noise=noise))
-    ours = loop.result
-    assert noise or ours.model is preference_gp
-    assert ours.model_kwargs["outcomes"].tolist() == [2, 1, 2, 1]
-    theirs = EP(ours.model, tol=1e-10).run(
-        jax.random.key(0), *ours.model_args, params=ours.params, **ours.model_kwargs
-    )
-    np.testing.assert_allclose(ours.mean["f"], theirs.mean["f"], atol=1e-6)
-    np.testing.assert_allclose(ours.covariance["f"], theirs.covariance["f"], atol=1e-6)
-    assert ours.log_evidence == pytest.approx(theirs.log_evidence, abs=1e-6)
 
 
 @pytest.mark.slow
@@ -164,8 +139,3 @@ def test_a_pool_of_answers_with_ties():
     pool = np.array([[0, 2]])
     one = float(pool_entropy(beliefs, PAIR, pool=pool))
     assert 0 < one < float(pool_entropy(beliefs, np.array([0, 2]), pool=pool))
-
-
-def test_a_width_that_is_not_positive_is_refused():
-    with pytest.raises(ValueError, match="tie width of 0.0; pass a positive"):
-        best_pairs(bald, Beliefs(np.zeros(2), np.eye(2), 1.0, 0.0))
