@@ -21,6 +21,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
+from bayesrank._validate import check_pairs
+
 Array = NDArray[Any]
 
 _FEWEST = 10
@@ -115,6 +117,11 @@ def transitivity(
     Transitivity
         The cycles, those expected, and how rare as many are; all but the counts NaN without triads.
 
+    Raises
+    ------
+    ValueError
+        If `comparisons` is not of pairs of the n items.
+
     Examples
     --------
     >>> from scipy.special import expit
@@ -122,7 +129,8 @@ def transitivity(
     >>> transitivity(games, np.zeros((10, 3)), expit).num_cycles
     1
     """
-    pairs, draws = np.asarray(comparisons), np.asarray(skills)
+    draws = np.asarray(skills)
+    pairs = check_pairs(comparisons, draws.shape[1], "comparisons")
     count = np.ones(len(pairs)) if weights is None else np.rint(np.asarray(weights, float))
     count = count if tied is None else np.where(tied, 0.0, count)
     meetings = _meetings(pairs, count, draws.shape[1], max_items)

@@ -14,6 +14,7 @@ from jax import Array
 from jax.scipy.stats import norm
 from jax.typing import ArrayLike
 
+from bayesrank._validate import check_pairs, known
 from bayesrank.distributions import Thurstone, ThurstoneTies
 
 
@@ -79,7 +80,7 @@ def possible_answers(
 
 
 def margins(beliefs: Beliefs, pairs: ArrayLike) -> tuple[Array, Array]:
-    """Mean and variance, (...) each, of the margins ``f_i - f_j`` of pairs.
+    """Mean and variance of the margins ``f_i - f_j`` of pairs.
 
     A variance is at least the covariance's own rounding: a pair of near-duplicates has a small one
     and not a negative one.
@@ -90,8 +91,19 @@ def margins(beliefs: Beliefs, pairs: ArrayLike) -> tuple[Array, Array]:
         Beliefs about n skills.
     pairs : ArrayLike
         Pairs (i, j) of items, integers of shape (..., 2).
+
+    Returns
+    -------
+    mean, variance : Array
+        On the scale of the skills and its square, shape (...).
+
+    Raises
+    ------
+    ValueError
+        If `pairs` has another shape or names an item that is not there.
     """
     pairs = jnp.asarray(pairs)
+    check_pairs(known(pairs).reshape(-1, *pairs.shape[-1:]), np.shape(beliefs.mean)[-1])
     i, j = pairs[..., 0], pairs[..., 1]
     mean, covariance = jnp.asarray(beliefs.mean), jnp.asarray(beliefs.covariance)
     variances = jnp.diagonal(covariance)

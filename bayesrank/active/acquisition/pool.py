@@ -133,12 +133,13 @@ def pool_variance(beliefs: Beliefs, pairs: ArrayLike) -> Array:
         Expected reductions, on the squared scale of the skills, shape (...).
     """
     pairs, covariance = jnp.asarray(pairs), jnp.asarray(beliefs.covariance)
+    shrinkage = expected_shrinkage(beliefs, pairs)
 
     def of_pair(pair: Array) -> Array:
         return 2.0 * jnp.var(covariance[pair[0]] - covariance[pair[1]], ddof=1)
 
     width = lax.map(of_pair, pairs.reshape(-1, 2), batch_size=_TOGETHER)
-    return expected_shrinkage(beliefs, pairs) * width.reshape(pairs.shape[:-1])
+    return shrinkage * width.reshape(pairs.shape[:-1])
 
 
 def _sum_of_logs(factors: Array) -> Array:

@@ -14,6 +14,7 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from bayesrank._validate import check_count
 from bayesrank.active.acquisition.beliefs import Beliefs, margins
 from bayesrank.active.acquisition.pairs import Acquisition
 
@@ -38,8 +39,13 @@ def top_gain(k: int) -> Acquisition:
         Scores (...) of pairs (..., 2), at least 0, on the scale of the skills. Of many items, only
         the k best by mean count, and the 64 others that are best by mean plus three standard
         deviations.
+
+    Raises
+    ------
+    ValueError
+        If `k` is not a whole number from 1 on.
     """
-    return partial(_gain, k=k)
+    return partial(_gain, k=check_count(k, "k"))
 
 
 def _gain(beliefs: Beliefs, pairs: ArrayLike, *, k: int) -> Array:
@@ -51,11 +57,12 @@ def _gain(beliefs: Beliefs, pairs: ArrayLike, *, k: int) -> Array:
     known = jnp.sum(mean[best])
     nodes = jnp.asarray(_NODES, mean.dtype)[:, None]
 
-    def of_pair(pair: Array) -> Array:
-        i, j = pair
-        step = (covariance[i, near] - covariance[j, near]) / jnp.sqrt(margins(beliefs, pair)[1])
+    def of_pair(asked: tuple[Array, Array]) -> Array:
+        (i, j), variance = asked
+        step = (covariance[i, near] - covariance[j, near]) / jnp.sqrt(variance)
         sums = jnp.sum(lax.top_k(mean[near] + nodes * step, k)[0], axis=-1)
         return jnp.maximum((sums - known) @ jnp.asarray(_WEIGHTS, mean.dtype), 0.0)
 
-    scores = lax.map(of_pair, pairs.reshape(-1, 2), batch_size=_TOGETHER)
+    variance = margins(beliefs, pairs)[1].ravel()
+    scores = lax.map(of_pair, (pairs.reshape(-1, 2), variance), batch_size=_TOGETHER)
     return scores.reshape(pairs.shape[:-1])
