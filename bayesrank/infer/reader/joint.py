@@ -37,7 +37,7 @@ class ObservedOutputs(NamedTuple):
     parts: Any  # of a mixture, logs of its weighted parts; else None
     scale: Any  # of `handlers.scale`, or None
     closed_form: Any  # distribution with known moments, predictor, value, mask; or None
-    supported: Any  # whether values lie in the support; None where it does not validate
+    supported: Any  # whether values lie in the support; None where that is not looked at
 
 
 class Joint(NamedTuple):
@@ -178,13 +178,14 @@ def _observed_outputs(site: dict[str, Any], validating: bool) -> ObservedOutputs
         closed_form = (known, getattr(known, known.predictor), value, mask)
     if scale is not None:
         scale = with_trailing_axes(scale, site["fn"].event_dim - fn.event_dim)
-    density = observed_density(fn, value)
-    return ObservedOutputs(*density, scale, closed_form, _supported(fn, value, validating))
+    # Of other values moments are not known: a share of a win is no win.
+    checked = closed_form is not None or validates(base, validating)
+    supported = _supported(base, mask, value) if checked else None
+    return ObservedOutputs(*observed_density(fn, value), scale, closed_form, supported)
 
 
-def _supported(fn: dist.Distribution, value: Array, validating: bool) -> Any:
-    base, mask = unwrap(fn)
-    if isinstance(base, dist.Unit) or base.support is None or not validates(base, validating):
+def _supported(base: dist.Distribution, mask: Any, value: Array) -> Any:
+    if isinstance(base, dist.Unit) or base.support is None:
         return None
     inside = base.support(value)
     return inside if mask is None else inside | ~jnp.asarray(mask)
