@@ -178,6 +178,23 @@ def check_numbered(values: Any, name: str, num_comparisons: int, number: int | N
     return array
 
 
+def check_places(values: ArrayLike, name: str, count: int) -> Array:
+    """Return numbers below `count`, and -1 for none, as an integer array (N, M)."""
+    table = known(values)
+    if table.ndim != 2 or table.dtype.kind not in _WHOLE:
+        raise ValueError(
+            f"{name} has shape {table.shape} and dtype {table.dtype}; pass integers (N, M)"
+        )
+    wrong = np.argwhere((table < -1) | (table >= count)) if isinstance(table, np.ndarray) else []
+    if len(wrong):
+        row, column = wrong[0]
+        raise ValueError(
+            f"{name} is {table[row, column]} in row {row}, column {column}; pass numbers from 0 to "
+            f"{count - 1}, and -1 for none"
+        )
+    return _on_device(table)
+
+
 def check_numbers(values: ArrayLike, name: str, count: int) -> Array:
     """Return finite numbers as a floating array (count,)."""
     array = check_column(values, name, count, _NUMBERS, "numbers")

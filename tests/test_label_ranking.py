@@ -108,6 +108,13 @@ def test_refuses_what_are_no_targets(rankings, relevant, message):
         conditions(3, rankings, relevant)
 
 
+def test_the_program_refuses_conditions_of_other_labels():
+    with pytest.raises(ValueError, match="worse is 4 in row 0, column 1; pass numbers from 0 to 3"):
+        numpyro.handlers.seed(calibrated_label_ranking, 0)(
+            np.ones((1, 1)), *conditions(4, [[0, 1]], [[1, 1, -1, -1]]), 3
+        )
+
+
 @pytest.fixture(scope="module")
 def posterior_of_two():
     data = conditions(2, [[1, 0], None], [[1, 1], [1, 0]])

@@ -74,6 +74,13 @@ def test_refuses_what_are_no_events(orders, message):
         events(orders, 4)
 
 
+def test_the_program_refuses_events_of_other_items():
+    with pytest.raises(ValueError, match="items is 3 in row 0, column 1; pass numbers from 0 to 2"):
+        numpyro.handlers.seed(thurstone_orders, 0)(3, *events([[0, 3]], 4))
+    with pytest.raises(ValueError, match=r"items has shape \(2,\)"):
+        numpyro.handlers.seed(thurstone_orders, 0)(3, np.array([0, 1]), *np.array([[[0]], [[1]]]))
+
+
 def test_posterior_of_one_order_is_that_of_simulation():
     """Skills and performances drawn from the prior, those in another order thrown away."""
     rng = np.random.default_rng(0)

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from numpyro.distributions.transforms import ReshapeTransform
 
 from bayesrank import gp
-from bayesrank._validate import check_count, check_features
+from bayesrank._validate import check_count, check_features, check_places
 from bayesrank.distributions import Thurstone
 
 STEP = 0.02
@@ -274,7 +274,8 @@ def calibrated_label_ranking(
     Raises
     ------
     ValueError
-        If `X` or `basis` is not an array of finite numbers with the same columns.
+        If `X` or `basis` is not an array of finite numbers with the same columns, or conditions
+        are of other alternatives.
 
     Examples
     --------
@@ -313,7 +314,7 @@ def calibrated_label_ranking(
     with numpyro.plate("examples", len(X), dim=-2), numpyro.plate("alternatives", own.size):
         noise = numpyro.sample("noise", dist.Normal(0.0, 1.0))
     performance = utility + own * jnp.asarray(noise)
-    upper, lower = jnp.asarray(better), jnp.asarray(worse)
+    upper, lower = check_places(better, "better", own.size), check_places(worse, "worse", own.size)
     margin = _at(performance, upper, 0) - _at(performance, lower, 1)
     with numpyro.plate("examples", len(X), dim=-2), numpyro.plate("conditions", upper.shape[1]):
         distribution = Thurstone(margin, step).mask(upper >= 0)

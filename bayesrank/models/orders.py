@@ -32,7 +32,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from bayesrank._validate import check_features
+from bayesrank._validate import check_features, check_places
 from bayesrank.distributions import Thurstone
 from bayesrank.models.comparisons import feature_kernel, independent_skills, process_skills
 
@@ -162,7 +162,7 @@ def thurstone_orders(
     Raises
     ------
     ValueError
-        If `num_items` is not a positive whole number.
+        If `num_items` is not a positive whole number, or the events are of other items.
 
     Examples
     --------
@@ -209,7 +209,7 @@ def preference_orders(
     Raises
     ------
     ValueError
-        If `X` is not an array of finite numbers (n, d).
+        If `X` is not an array of finite numbers (n, d), or the events are of other items.
     """
     X = check_features(X, "X")
     f = process_skills(X, feature_kernel(X.shape[1], ard))
@@ -218,8 +218,9 @@ def preference_orders(
 
 def _perform(f: Array, items: ArrayLike, better: ArrayLike, worse: ArrayLike, step: float) -> None:
     """Perform at the skills, and observe the order of the performances."""
-    shown, upper, lower = jnp.asarray(items), jnp.asarray(better), jnp.asarray(worse)
+    shown = check_places(items, "items", len(f))
     count, length = shown.shape
+    upper, lower = check_places(better, "better", length), check_places(worse, "worse", length)
     with numpyro.plate("events", count, dim=-2), numpyro.plate("places", length):
         noise = numpyro.sample("noise", dist.Normal(0.0, 1.0))
     performance = f[jnp.maximum(shown, 0)] + jnp.asarray(noise)
