@@ -37,9 +37,11 @@ def _formats(folder, data):
     (folder / "rank.train.query").write_text("5\n" * 12)
     table = pd.DataFrame(X, columns=["a", "b", "c"]).assign(query=query, label=y.astype(int))
     table.assign(item=range(len(y))).to_csv(folder / "lists.csv", index=False)
-    return [folder / name for name in ("letor.svm", "rank.train", "lists.csv")]
+    table.to_csv(folder / "excel.csv", index=False, sep=";", decimal=",", encoding="utf-8-sig")
+    return [folder / name for name in ("letor.svm", "rank.train", "lists.csv", "excel.csv")]
 
 
+@pytest.mark.filterwarnings("ignore:The columns of excel.csv are separated by semicolons")
 def test_all_formats_hold_the_same(tmp_path, data):
     X, y, query = data
     for path in _formats(tmp_path, data):

@@ -113,4 +113,4 @@ def test_queries_of_unknown_terms_are_named(capsys):
 def test_scores_on_standard_output(capsys):
     assert search("--out -") == 0
     out, err = capsys.readouterr()
-    assert out.startswith("query,item,score\n") and "Scores are in -" in err
+    assert out.startswith("query,item,score\n") and err == "2 queries, 4 documents.\n"

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 
-from bayesrank._names import shown
+from bayesrank._names import count_of, shown
 from bayesrank.cli.job import blamed
 from bayesrank.cli.outputs import give_tables, refuse_to_replace, table_rows
 from bayesrank.cli.progress import Steps
@@ -59,7 +59,9 @@ def search(
                 scores, weight = _with_links(scores, pairs, link_weight, relevant)
         with steps.step("Writing the scores"):
             give_tables([(out, table_rows(_table(scores, asked, data, k)))], "use --out")
-    message = f"{len(asked.names)} queries, {len(data.names)} documents. Scores are in {out}."
+    queries, number = len(asked.names), count_of(len(data.names), "document")
+    message = f"{queries:,} {'query' if queries == 1 else 'queries'}, {number}."
+    message += "" if str(out) == "-" else f" Scores are in {out}."
     if relevant is not None:
         message += f" Links count {weight:g}, as the judged queries have it."
     click.echo(shown(message), err=str(out) == "-")

@@ -156,7 +156,7 @@ def read_lists(path: str | Path) -> ListData:
     path = Path(path)
     text = read_text(path)
     first = next(line for line in LINE.split(text) if line.strip())
-    if first.lstrip()[0] == "{" or (":" not in first and "," in first):
+    if first.lstrip()[0] == "{" or (":" not in first and any(mark in first for mark in ",;\t|")):
         return _from_table(read_table(path, text))
     return _from_svmlight(path, text)
 
