@@ -280,3 +280,13 @@ def test_fixed_point(name):
     # Where data contradict each other, some cavities are improper on the way.
     assert (result.skipped_sites > 0) == (name == "student_t")
     assert_close(result, problem.reference())
+
+
+def test_data_may_be_a_list():
+    """JAX warns of lists that it is asked for the shape of, and warnings are errors here."""
+
+    def model(y):
+        numpyro.sample("y", dist.Normal(numpyro.sample("f", dist.Normal(0.0, 1.0)), 1.0), obs=y)
+
+    result = EP(model).run(jax.random.key(0), [1.0, 2.0, 3.0])
+    np.testing.assert_allclose(result.mean["f"], 6.0 / 4.0)

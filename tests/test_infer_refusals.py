@@ -119,7 +119,7 @@ REFUSED = {
     factor_improper_in_two_directions: ["factor(s) 'graph'", "without a finite integral"],
     subsampled_plate: ["plate 'pair' is subsampled", "leave out subsample_size"],
     no_data: ["no observed site", "pass the data"],
-    no_latent: ["no unobserved sample site with real support", "params"],
+    no_latent: ["no unobserved sample site with real support for EP to infer; give it one"],
 }
 
 
@@ -154,6 +154,14 @@ def test_a_root_that_is_not_triangular_is_no_prior():
 
     with pytest.raises(ValueError, match="'f' is not a proper Gaussian.*not lower triangular"):
         read(model, np.ones(3), 0.5 * np.eye(3) + 0.5)
+
+
+def test_a_program_whose_latents_are_all_fixed():
+    def model():
+        wins(items())
+
+    with pytest.raises(ValueError, match=r"give it one, or leave one out of params \(f\)"):
+        read(model, f=np.zeros(3))
 
 
 @pytest.mark.parametrize("covariance", [np.ones((3, 3)), -np.eye(3), np.full((3, 3), np.nan)])

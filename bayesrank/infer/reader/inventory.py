@@ -76,9 +76,10 @@ def _role(site: Mapping[str, Any], params: Mapping[str, Any]) -> Role | None:
 
 def _refuse_empty(roles: Mapping[str, Role], params: Mapping[str, Any]) -> None:
     if Role.LATENT not in roles.values():
+        fixed = f", or leave one out of params ({', '.join(sorted(params))})" if params else ""
         raise ValueError(
             "the model has no unobserved sample site with real support for EP to infer; give it "
-            f"one, or leave it out of params (params names: {sorted(params)})"
+            f"one{fixed}"
         )
     if Role.OBSERVED not in roles.values():
         raise ValueError(

@@ -313,7 +313,7 @@ def readable_arguments(
 def _dynamic(message: Mapping[str, Any]) -> dict[str, Any]:
     """What of a message is computed."""
     if message["type"] == "sample":
-        scale, fn = message["scale"], portable(message["fn"], jnp.shape(message["value"]))
+        scale, fn = message["scale"], portable(message["fn"], np.shape(message["value"]))
         return {"fn": fn, "value": message["value"], "scale": scale}
     if message["type"] == "param":
         constraint = message["kwargs"].get("constraint", constraints.real)
