@@ -59,8 +59,8 @@ def search(
                 scores, weight = _with_links(scores, pairs, link_weight, relevant)
         with steps.step("Writing the scores"):
             give_tables([(out, table_rows(_table(scores, asked, data, k)))], "use --out")
-    queries, number = len(asked.names), count_of(len(data.names), "document")
-    message = f"{queries:,} {'query' if queries == 1 else 'queries'}, {number}."
+    many, number = len(asked.names), count_of(len(data.names), "document")
+    message = f"{many:,} {'query' if many == 1 else 'queries'}, {number}."
     message += "" if str(out) == "-" else f" Scores are in {out}."
     if relevant is not None:
         message += f" Links count {weight:g}, as the judged queries have it."
