@@ -7,7 +7,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.validation import check_is_fitted
 
 from bayesrank._stack import outside
 from bayesrank._validate import check_choice, check_count, check_positive
@@ -72,7 +71,7 @@ class ConeRank(ListEstimator):
     atoms_ : ndarray of shape (K, d)
         The learned atoms, on standardised features.
     coef_ : ndarray of shape (d,)
-        Weights of the features in the score.
+        Weights of the features in the score, which has no unit.
     ridge_ : float
         The ridge that was used.
     objective_ : float
@@ -145,26 +144,8 @@ class ConeRank(ListEstimator):
         self.atoms_, self.objective_ = cone.atoms, cone.objective
         self.coef_ = direction(cone.atoms, self.ridge_) / scale
 
-    def predict(self, X: Any) -> Array:
-        """Scores of items.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n, d)
-            Features of the items.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            ``X @ coef_``, higher is better, in no unit.
-
-        Raises
-        ------
-        NotFittedError, ValueError
-            If `fit` has not been called; if `X` has other columns than in `fit`.
-        """
-        check_is_fitted(self)
-        return np.asarray(self._check_features(X) @ self.coef_)
+    def _scores(self, rows: Any) -> Array:
+        return np.asarray(rows @ self.coef_)
 
     def vote(self, X: Any, query: Any = None) -> NDArray[np.int64]:
         """Algorithm 2: how many items of its query each item beats.

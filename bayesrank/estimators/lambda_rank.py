@@ -49,7 +49,7 @@ class LambdaRank(ListEstimator):
     k : int, optional
         Ranks that count in the field "ndcg"; all by default.
     sigma : float, default 1.0
-        Steepness of the logistic.
+        Steepness of the logistic; its inverse is the unit of scores.
     delta : float, default 1.0
         Margin of the field "margin": how far ahead the better item is to be.
     l2 : float, default 0.01
@@ -163,30 +163,11 @@ class LambdaRank(ListEstimator):
         if self.model == "linear":
             self.coef_ = self._layers[0][0][:, 0] / self.feature_scale_
 
-    def predict(self, X: Any) -> Array:
-        """Scores of items.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n, d)
-            Features of the items.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Higher is better. The unit is that of the logistic, see `sigma`.
-
-        Raises
-        ------
-        NotFittedError, ValueError
-            If `fit` has not been called; if `X` has other columns than in `fit`.
-        """
-        check_is_fitted(self)
+    def _scores(self, rows: Any) -> Array:
         enter_jax()
-        rows = self._check_features(X)
         if self.model == "trees":
             return np.asarray(self.booster_.predict(rows))
-        return self._scores(self._standard(_dense(rows)))
+        return self._score_standard(self._standard(_dense(rows)))
 
     def posterior(
         self,
@@ -232,7 +213,9 @@ class LambdaRank(ListEstimator):
             )
         frozen = Field(field, self.k, float(self.sigma))
         frozen.check_labels(self._lists.unsort(self._grades))
-        pairs, weights = frozen_pairs(frozen, self._scores(self._rows), self._grades, self._lists)
+        pairs, weights = frozen_pairs(
+            frozen, self._score_standard(self._rows), self._grades, self._lists
+        )
         codes = self._lists.codes[pairs[:, 0]]
         total = np.bincount(codes, weights, minlength=len(self._lists.sizes))
         weights = weights * ((self._lists.sizes - 1)[codes] / total[codes])
@@ -267,7 +250,7 @@ class LambdaRank(ListEstimator):
     def _standard(self, rows: Array) -> Array:
         return (rows - self.feature_mean_) / self.feature_scale_
 
-    def _scores(self, rows: Array) -> Array:
+    def _score_standard(self, rows: Array) -> Array:
         with jax.enable_x64(True):
             return np.asarray(apply_network(self._layers, rows))
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bayesrank._tables import plain_array, unmasked
 from bayesrank._validate import refuse_rows
@@ -55,8 +55,18 @@ class ListEstimator(BaseEstimator):
         Returns
         -------
         ndarray of shape (n,)
-            Scores, higher is better.
+            Higher is better. The unit is that of the estimator's scale, if it has one.
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            If `fit` has not been called; if `X` has other columns than in `fit`.
         """
+        check_is_fitted(self)
+        return self._scores(self._check_features(X))
+
+    def _scores(self, rows: Any) -> Array:
+        """Scores (n,) of features (n, d)."""
         raise NotImplementedError
 
     def score(self, X: Any, y: ArrayLike, query: Any = None) -> float:
