@@ -92,18 +92,20 @@ def test_skills_of_a_log_that_settles_its_scales_are_as_if_averaged(monkeypatch)
     np.testing.assert_allclose(sd / other_sd, 1.0, atol=0.06)  # Monte Carlo: .016 each
 
 
+def assert_averaged(ranker, pair, margin, width, **asked):
+    """Probabilities of outcomes are averages over draws of the margin and of the width of ties."""
+    wins = stats.norm.cdf((margin - width) / np.sqrt(2))
+    losses = stats.norm.cdf((-margin - width) / np.sqrt(2))
+    for outcome, expected in {"win": wins, "loss": losses, "tie": 1 - wins - losses}.items():
+        found = ranker.predict_proba([pair], outcome=outcome, **asked)[0]
+        assert abs(found - expected.mean()) < 5 * expected.std() / np.sqrt(len(wins))
+
+
 @pytest.mark.parametrize("position", [1, 0, -1])
 def test_predictions_are_averages_over_the_draws(averaged, position):
     draws = averaged.result.get_samples()
     margin = draws["f"][:, 0] - draws["f"][:, 1] + position * draws["position_effect"]
-    width = draws["tie_width"]
-    wins = stats.norm.cdf((margin - width) / np.sqrt(2))
-    losses = stats.norm.cdf((-margin - width) / np.sqrt(2))
-    by_outcome = {"win": wins, "loss": losses, "tie": 1 - wins - losses}
-    for outcome in ("win", "tie", "loss"):
-        expected = by_outcome[outcome]
-        found = averaged.predict_proba([("a", "b")], position=position, outcome=outcome)[0]
-        assert abs(found - expected.mean()) < 4 * expected.std() / np.sqrt(len(wins))
+    assert_averaged(averaged, ("a", "b"), margin, draws["tie_width"], position=position)
 
 
 @pytest.mark.parametrize("judge", [None, "j0", "j1"])
@@ -126,14 +128,7 @@ def test_predictions_before_a_judge_are_averages_over_its_joint_draws(judge):
     rng = np.random.default_rng(0)
     x = rng.multivariate_normal(mean, covariance, 200_000)
     margin = np.exp(x[:, 8]) * (x[:, 0] - x[:, 3]) + x[:, 5] + x[:, 7]
-    width = np.exp(x[:, 6])
-    wins = stats.norm.cdf((margin - width) / np.sqrt(2))
-    losses = stats.norm.cdf((-margin - width) / np.sqrt(2))
-    by_outcome = {"win": wins, "loss": losses, "tie": 1 - wins - losses}
-    for outcome in ("win", "tie", "loss"):
-        expected = by_outcome[outcome]
-        found = ranker.predict_proba([("a", "d")], position=1, judge=judge, outcome=outcome)[0]
-        assert abs(found - expected.mean()) < 5 * expected.std() / np.sqrt(len(wins))
+    assert_averaged(ranker, ("a", "d"), margin, np.exp(x[:, 6]), position=1, judge=judge)
 
 
 @pytest.mark.slow

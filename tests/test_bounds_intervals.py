@@ -103,16 +103,6 @@ def test_posterior_error_against_all_pairs(alpha):
     np.testing.assert_allclose(fast, [expected_error(scores, c, alpha) for c in chances])
 
 
-def test_posterior_error_of_certain_ratings_is_the_empirical_error():
-    rng = np.random.default_rng(5)
-    scores, labels = rng.integers(0, 9, 50), rng.integers(0, 3, 50)
-    certain = np.eye(3)[labels]
-    for alpha in (0.0, 2.0):
-        assert bounds.posterior_error(scores, certain, alpha) == pytest.approx(
-            k_partite_error(scores, labels, alpha).mean
-        )
-
-
 def test_posterior_is_taken_up_beside_the_others():
     rng = np.random.default_rng(6)
     features, labels = PROBLEM.sample(100, rng)

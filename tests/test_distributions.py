@@ -12,7 +12,6 @@ import numpy as np
 import numpyro
 import pytest
 from numpyro import handlers
-from numpyro.distributions import OrderedLogistic
 from numpyro.distributions.batch_util import vmap_over
 from numpyro.infer.util import log_density
 from scipy import special, stats
@@ -271,16 +270,6 @@ def test_probabilities_add_up_to_one_in_the_tails_and_swapping_items_mirrors_out
         moved["cutpoints"] = -case.params["cutpoints"][..., ::-1]
     mirrored = _log_probs(case.make(**moved))[..., ::-1]
     np.testing.assert_allclose(mirrored, _log_probs(case.make()), rtol=1e-13)
-
-
-def test_ties_are_ordinal_levels_of_the_margin():
-    edges = jnp.array([-0.6, 0.6])
-    probit = OrderedProbit(MARGIN, edges, jnp.sqrt(2.0) * 0.7)
-    np.testing.assert_allclose(
-        _log_probs(ThurstoneTies(MARGIN, 0.6, 0.7)), _log_probs(probit), rtol=1e-13
-    )
-    logistic = OrderedLogistic(MARGIN, edges)
-    np.testing.assert_allclose(BradleyTerryTies(MARGIN, 0.6).probs, logistic.probs, rtol=1e-9)
 
 
 def test_bradley_terry_ties_is_rao_and_kupper_in_strengths():

@@ -158,30 +158,6 @@ def test_moments_are_derivatives_of_the_first(name):
     assert bool(jnp.all(jnp.abs(by_variance - heat) <= 1e-9 * size + 1e-290))
 
 
-@every_likelihood
-@pytest.mark.parametrize("mean", [-3.0, 0.2, 6.0])
-@pytest.mark.parametrize("variance", [0.01, 1.0, 9.0])
-def test_moments_agree_with_quadrature_of_the_likelihood(name, mean, variance):
-    sd = np.sqrt(variance)
-    x = mean + sd * np.linspace(-14, 14, 4001)
-    prior = np.exp(-0.5 * ((x - mean) / sd) ** 2) / np.sqrt(2 * np.pi * variance)
-    likelihood = {
-        "Thurstone": Thurstone(x, 0.8),
-        "ThurstoneTies": ThurstoneTies(x, 0.3, 0.8),
-        "OrderedProbit": OrderedProbit(x, jnp.array([-0.5, 0.1, 1.7]), 0.8),
-    }[name]
-    for value in range(likelihood.num_outcomes):
-        tilted = prior * np.exp(
-            jax.jit(type(likelihood).log_prob)(likelihood, np.full(4001, value))
-        )
-        z = np.trapezoid(tilted, x)
-        tilted_mean = np.trapezoid(tilted * (x - mean), x) / z
-        tilted_variance = np.trapezoid(tilted * (x - mean) ** 2, x) / z - tilted_mean**2
-        moments = jax.jit(type(likelihood).tilted_moments)(likelihood, value, mean, variance)
-        expected = np.log(z), tilted_mean / variance, (tilted_variance / variance - 1) / variance
-        np.testing.assert_allclose([moments[0], moments[1], moments[2]], expected, rtol=1e-8)
-
-
 def test_the_instance_has_no_say_in_the_predictor():
     cutpoints = jnp.array([0.0, 1.0])
     for make in (

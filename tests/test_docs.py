@@ -85,7 +85,7 @@ def test_the_program_gives_what_laplace_gives_nearly():
 def test_every_command_and_option_exists(capsys):
     lines = {
         line.split("#")[0]
-        for page in PAGES
+        for page in (DOCS.parent / "README.md", *PAGES)
         for b in _blocks(page, "bash")
         for line in b.splitlines()
     }

@@ -86,20 +86,6 @@ def test_prior_is_a_distribution_with_a_triangular_root():
     np.testing.assert_allclose(prior.log_prob(f), expected, rtol=1e-10)
 
 
-def test_normalizer_is_the_mean_of_the_graph_factor_and_prior_their_quotient():
-    factor = _factor(SHARP)
-    draws = np.random.default_rng(1).normal(size=(100_000, 9)) @ np.asarray(factor).T
-    factors = np.exp(-0.5 * 0.7 * np.einsum("si,ij,sj->s", draws, L, draws))
-    covariance, _, log_normalizer = (np.asarray(a) for a in _warped(factor, 0.7))
-    error = factors.std() / np.sqrt(len(factors))
-    assert abs(factors.mean() - np.exp(log_normalizer)) < 4 * error
-
-    f = RNG.normal(size=9)
-    product = _log_density(f, factor @ factor.T) - 0.5 * 0.7 * f @ L @ f
-    density = _log_density(f, covariance)
-    np.testing.assert_allclose(density, product - log_normalizer, rtol=1e-10)
-
-
 def test_a_singular_prior_is_warped_in_weight_space():
     """A linear kernel has rank two: nothing could have been inverted, and weights tell."""
     kernel = graph_kernel(DotProduct(), X, L, weight=0.7, jitter=0.0)

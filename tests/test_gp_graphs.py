@@ -115,13 +115,6 @@ def test_a_graph_without_edges_has_no_laplacian_to_speak_of():
     assert gp.laplacian(np.zeros((3, 3))).toarray().sum() == 0.0
 
 
-def test_renumbering_the_items_renumbers_the_laplacian():
-    order = RNG.permutation(15)
-    one = gp.laplacian(gp.knn_graph(X, 4, weights="heat")).toarray()
-    other = gp.laplacian(gp.knn_graph(X[order], 4, weights="heat")).toarray()
-    np.testing.assert_allclose(other, one[np.ix_(order, order)], rtol=1e-12)
-
-
 BAD_GRAPHS: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     "one feature list": (X[:, 0], 3, {}, "X has shape (15,); pass (n, d)"),
     "words": (X.astype(str), 3, {}, "X has dtype <U32; pass a table of numbers"),

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 from tinygp import GaussianProcess
-from tinygp.kernels import ExpSquared
 
 from bayesrank import gp
 
@@ -27,11 +26,6 @@ def test_rbf_is_the_closed_form(lengthscale):
     kernel = gp.rbf(1.5, lengthscale)
     expected = _closed_form(X, X_NEW, 1.5, lengthscale)
     np.testing.assert_allclose(kernel(X, X_NEW), expected, rtol=1e-12)
-
-
-def test_equal_lengthscales_are_one_lengthscale():
-    shared = 1.5**2 * ExpSquared(jnp.asarray(0.7))
-    np.testing.assert_allclose(gp.rbf(1.5, jnp.full(3, 0.7))(X, X_NEW), shared(X, X_NEW))
 
 
 def test_an_endless_lengthscale_switches_its_feature_off():

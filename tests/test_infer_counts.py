@@ -1,5 +1,6 @@
 """Data that count several times: factors under `handlers.scale` whose moments are known."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -26,10 +27,10 @@ FAMILIES = {
 }
 
 
-def results(family: Any, pairs: Any, values: Any, count: Any) -> None:
-    """Outcomes of pairs of four items, each so often as `count` says."""
+def results(family: Any, items: int, pairs: Any, values: Any, count: Any) -> None:
+    """Outcomes of pairs of some items, each so often as `count` says."""
     scale: Any = numpyro.sample("scale", dist.LogNormal(0.0, 1.0))
-    f: Any = numpyro.sample("f", dist.Normal(0.0, scale).expand([4]).to_event(1))
+    f: Any = numpyro.sample("f", dist.Normal(0.0, scale).expand([items]).to_event(1))
     with handlers.scale(scale=count):
         numpyro.sample("y", family(f[pairs[:, 0]] - f[pairs[:, 1]]), obs=values)
 
@@ -38,12 +39,8 @@ def results(family: Any, pairs: Any, values: Any, count: Any) -> None:
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_counted_datum_is_so_many_equal_ones(name):
     family, values = FAMILIES[name]
-
-    def model(pairs, values, count):
-        results(family, pairs, values, count)
-
     each = np.repeat(np.arange(5), COUNT)
-    engine = EP(model, tol=1e-10)
+    engine = EP(partial(results, family, 4), tol=1e-10)
     once = maximize_evidence(engine, PAIRS, values, COUNT.astype(float), rng_key=KEY)
     many = maximize_evidence(engine, PAIRS[each], values[each], np.ones(11), rng_key=KEY)
     assert_allclose(once.params["scale"], many.params["scale"], rtol=1e-5)
@@ -85,10 +82,7 @@ def test_a_weight_that_is_none_is_refused(weight):
 @pytest.mark.slow
 def test_without_covariances_counts_are_as_with_them():
     family, values = FAMILIES["ties"]
-
-    def model(pairs, values, count):
-        results(family, pairs, values, count)
-
+    model = partial(results, family, 4)
     tree = PAIRS[:3], values[:3], COUNT[:3].astype(float)  # on which messages are exact
     at = {"scale": 1.3}
     dense = EP(model, tol=1e-9).run(KEY, *tree, params=at)
@@ -105,14 +99,7 @@ def test_scales_are_learned_from_counts_without_covariances():
     skill = rng.normal(size=30)
     margin = skill[pairs[:, 0]] - skill[pairs[:, 1]] + 1.4 * rng.normal(size=200)
     values = 1 + (margin > 0.4).astype(int) - (margin < -0.4)
-    count = rng.uniform(0.3, 4.0, 200)
-
-    def model(pairs, values, count):
-        scale: Any = numpyro.sample("scale", dist.LogNormal(0.0, 1.0))
-        f: Any = numpyro.sample("f", dist.Normal(0.0, scale).expand([30]).to_event(1))
-        with handlers.scale(scale=count):
-            numpyro.sample("y", family(f[pairs[:, 0]] - f[pairs[:, 1]]), obs=values)
-
+    count, model = rng.uniform(0.3, 4.0, 200), partial(results, family, 30)
     found = [
         maximize_evidence(EP(model, structure=structure), pairs, values, count, rng_key=KEY)
         for structure in ("dense", "probes")

@@ -26,6 +26,13 @@ def normal(name: str, scale: Any = 1.0, loc: Any = 0.0) -> Any:
     return numpyro.sample(name, dist.Normal(loc, scale))
 
 
+def assert_evidence_is_checked(result: Any, atol: float) -> None:
+    """Importance sampling of the cross-check has the evidence of the result."""
+    weights = crosscheck(result, engines=("ep",), progress_bar=False).runs["ep"].weights
+    assert weights is not None
+    assert_allclose(weights.log_evidence, result.log_evidence, atol=atol)
+
+
 # ---------------------------------------------------------------- priors wider than rounding
 
 
@@ -88,10 +95,7 @@ def truncated(y):
 def test_fixed_sites_that_latents_reach_count_in_a_cross_check():
     result = EP(truncated).run(KEY, 1.0, params={"b": 2.0})
     assert result.conditioned_sites == ("b",)
-    check = crosscheck(result, engines=("ep",), progress_bar=False)
-    weights = check.runs["ep"].weights
-    assert weights is not None
-    assert_allclose(weights.log_evidence, result.log_evidence, atol=0.01)
+    assert_evidence_is_checked(result, atol=0.01)
     assert result.accuracy.is_good
 
 
@@ -136,10 +140,7 @@ def test_a_singular_gaussian_is_whitened():
     back = program.colour_moments(mean, covariance)[1]
     assert_allclose(back, result.joint_covariance, atol=1e-9)
     assert_allclose(program.colour(np.ones(4))[:4].sum(), 0, atol=1e-6)
-    check = crosscheck(result, engines=("ep",), progress_bar=False)
-    weights = check.runs["ep"].weights
-    assert weights is not None
-    assert_allclose(weights.log_evidence, result.log_evidence, atol=1e-6)
+    assert_evidence_is_checked(result, atol=1e-6)
 
 
 # ---------------------------------------------------------------- draws in the support
@@ -210,7 +211,4 @@ def test_a_closure_used_in_single_precision_is_not_rounded_afterwards():
     assert_allclose(data["log_likelihood"]["y"].values[0], exact, rtol=1e-9)
     with jax.enable_x64(False):
         single(0.0)
-    check = crosscheck(result, engines=("ep",), progress_bar=False)
-    weights = check.runs["ep"].weights
-    assert weights is not None
-    assert_allclose(weights.log_evidence, result.log_evidence, atol=1e-6)
+    assert_evidence_is_checked(result, atol=1e-6)

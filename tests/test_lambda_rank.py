@@ -9,10 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from list_data import graded_lists
-from numpyro.infer import MCMC, NUTS, SVI, Trace_ELBO
-from numpyro.infer.autoguide import AutoMultivariateNormal
+from numpyro.infer import MCMC, NUTS
 from numpyro.infer.util import log_density
-from numpyro.optim import Adam
 from scipy import sparse
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -286,18 +284,6 @@ def test_ep_and_nuts_agree_on_the_frozen_program(frozen):
     sd = np.sqrt(np.diag(ep.covariance["w"]))
     np.testing.assert_allclose(draws.mean(axis=0), ep.mean["w"], atol=0.2 * sd.max())
     np.testing.assert_allclose(draws.std(axis=0), sd, rtol=0.15)
-
-
-@pytest.mark.slow
-def test_ep_and_svi_agree_on_the_frozen_program(frozen):
-    _, ep, _ = frozen
-    guide = AutoMultivariateNormal(weighted_preferences)
-    svi = SVI(weighted_preferences, guide, Adam(0.02), Trace_ELBO(num_particles=4))
-    run = svi.run(jax.random.key(0), 1000, *ep.model_args, **ep.model_kwargs, progress_bar=False)
-    normal = guide.get_posterior(run.params)
-    sd = np.sqrt(np.diag(ep.covariance["w"]))
-    np.testing.assert_allclose(normal.mean, ep.mean["w"], atol=0.2 * sd.max())
-    np.testing.assert_allclose(np.sqrt(np.diag(normal.covariance_matrix)), sd, rtol=0.15)
 
 
 def test_distribution_of_ndcg_is_that_of_draws_of_the_weights(frozen):

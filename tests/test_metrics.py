@@ -37,20 +37,6 @@ def test_relevant_are_labels_from_a_least_one_on():
         assert relevant != metric(SCORES, LABELS).mean
 
 
-def test_burges_example_of_winner_takes_all_against_pairs():
-    """Two relevant documents of 1,000: up with one by 997 places, down with the other by one."""
-    labels = np.zeros(1000)
-    labels[[0, 999]] = 1
-    moved = np.zeros(1000)
-    moved[[1, 2]] = 1
-    scores = -np.arange(1000.0)
-    pairs = 2 * 998
-    assert metrics.pairwise_error(scores, labels).mean * pairs == pytest.approx(998)
-    assert metrics.pairwise_error(scores, moved).mean * pairs == pytest.approx(2)
-    assert metrics.winner_takes_all(scores, labels).mean == 0.0
-    assert metrics.winner_takes_all(scores, moved).mean == 1.0
-
-
 RANKED = [
     (metrics.ndcg, {}, reference.ndcg),
     (metrics.ndcg, {"k": 3}, lambda y: reference.ndcg(y, 3)),

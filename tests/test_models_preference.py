@@ -5,7 +5,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 import pytest
 from numpyro import handlers
 from numpyro.infer import Predictive
@@ -83,27 +82,6 @@ def test_sites_and_shapes(model, args, kwargs, shapes):
     assert observed == (["comparison"] if "comparison" in shapes else [])
 
 
-def test_the_prior_of_the_skills_is_the_gaussian_process_of_the_paper():
-    kappa_o, kappa = HYPER["amplitude"] ** 2, 1 / HYPER["lengthscale"] ** 2
-    squares = ((X[:, None] - X[None]) ** 2).sum(-1)
-    expected = kappa_o * np.exp(-kappa / 2 * squares) + 1e-6 * kappa_o * np.eye(8)
-    prior = _trace(handlers.condition(preference_gp, HYPER), X)["f"]["fn"]
-    np.testing.assert_allclose(prior.covariance_matrix, expected, rtol=1e-10)
-    np.testing.assert_array_equal(prior.mean, 0.0)
-    assert isinstance(prior, dist.MultivariateNormal)
-
-
-def test_hyperpriors_set_the_unit_by_the_noise_and_the_distance_by_the_features():
-    trace = _trace(preference_gp, X, COMPARISONS, outcomes=OUTCOMES)
-    medians = {
-        name: float(trace[name]["fn"].icdf(0.5))
-        for name in ("amplitude", "lengthscale", "noise", "tie_width")
-    }
-    expected = {"amplitude": 1.0, "lengthscale": np.sqrt(2.0), "noise": 1.0, "tie_width": 0.5}
-    assert medians == pytest.approx(expected)
-    assert float(trace["noise"]["fn"].icdf(0.975)) < 1.25
-
-
 def _log_probability(margin, likelihood, outcomes=None, noise=1.0, tie_width=None):
     """Log probability of the outcomes by SciPy, summed; each outcome a win if none are given."""
     law, scale = (
@@ -156,14 +134,6 @@ def test_log_density_of_thurstone_is_the_one_computed_by_hand(likelihood, outcom
     kwargs = {"likelihood": likelihood, "outcomes": outcomes}
     computed, _ = _log_density(thurstone, (8, COMPARISONS), kwargs, values)
     np.testing.assert_allclose(computed, expected, rtol=1e-9)
-
-
-def test_renumbering_the_items_changes_nothing():
-    f, order = RNG.normal(size=8), RNG.permutation(8)
-    renumbered = np.argsort(order)[COMPARISONS]
-    one, _ = _log_density(preference_gp, (X, COMPARISONS), {}, {**HYPER, "f": f})
-    other, _ = _log_density(preference_gp, (X[order], renumbered), {}, {**HYPER, "f": f[order]})
-    np.testing.assert_allclose(one, other, rtol=1e-9)
 
 
 def test_outcomes_of_given_pairs_are_drawn_without_conditioning():

@@ -145,20 +145,6 @@ def _on_a_grid(kernel, X, y, query, X_new):
     return np.array(means), np.array(variances), np.array(logs)
 
 
-def test_evidence_of_raw_pairs_is_another():
-    """Each difference as an observation of its own: the mean is the same, the evidence is not."""
-    X, y, query = _sorted()
-    fit = _fit(X, y, query, "pairs", regularization=0.4)
-    pairs = [(i, j) for i in range(len(y)) for j in range(i) if query[i] == query[j]]
-    D = np.array([X[i] - X[j] for i, j in pairs])
-    t = np.array([y[i] - y[j] for i, j in pairs])
-    noise = fit.scale**2 * fit.lam
-    covariance = fit.scale**2 * D @ D.T + noise * np.eye(len(t))
-    sign, logdet = np.linalg.slogdet(2 * np.pi * covariance)
-    evidence = -0.5 * (t @ np.linalg.solve(covariance, t) + logdet)
-    assert abs(evidence - fit.log_evidence) > 5.0
-
-
 @each_kernel
 @pytest.mark.parametrize("fixed", [True, False])
 @pytest.mark.parametrize("names", [None, [0, 1, 0, 2, 1, 2], list("abcabb")])

@@ -77,12 +77,6 @@ def test_pairwise_matches_direct_comparison(draws, n, ties):
     np.testing.assert_array_equal(np.diag(got), 0.5)
 
 
-def test_expected_rank_is_borda_on_pairwise_probabilities():
-    samples = make_draws(150, 8, ties=True)
-    losses = pairwise_probability(samples).sum(axis=0) - 0.5
-    np.testing.assert_allclose(expected_rank(samples), 1.0 + losses, atol=1e-12)
-
-
 def test_rank_interval_is_equal_tailed_and_as_narrow_as_allowed():
     samples = make_draws(1000, 12)
     ranks = rank_samples(samples)

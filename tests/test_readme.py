@@ -94,21 +94,6 @@ def test_the_commands_run_on_files_with_these_columns(tmp_path, monkeypatch, cap
         assert capsys.readouterr().out
 
 
-def _help_of(command: str, capsys: pytest.CaptureFixture[str]) -> str:
-    with pytest.raises(SystemExit, match="^0$"):
-        main([command, "--help"])
-    return capsys.readouterr().out
-
-
-def test_every_command_and_option_exists(capsys):
-    lines = [line.split("#")[0] for block in _blocks("bash") for line in block.splitlines()]
-    commands = [line.split()[1:] for line in lines if line.startswith("bayesrank ")]
-    assert {command[0] for command in commands} == {"rank", "ask", "predict"}
-    for command in commands:
-        explained = _help_of(command[0], capsys)
-        assert all(word in explained for word in command if word.startswith("--"))
-
-
 def test_every_link_into_the_project_leads_somewhere():
     targets = re.findall(r"\]\(([^)]+)\)", README)
     local = [target for target in targets if "://" not in target]
