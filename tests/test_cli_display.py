@@ -103,7 +103,7 @@ def test_components_stand_below_each_other_and_are_not_compared():
     draws = np.random.default_rng(0).standard_normal((500, 5)) + [4.0, 2.0, 0.0, 9.0, 5.0]
     component = np.array([0, 0, 0, 1, 2])
     rows = _cells(summarize(draws, list("abcde"), components=component))
-    got = ["".join(row[title] for title in ("Component", "Rank", "Item")) for row in rows]
+    got = ["".join(row[title] for title in ("Group", "Rank", "Item")) for row in rows]
     assert got == ["11a", "12b", "13c", "21d", "31e"]
     for row in rows[3:]:
         assert [row["P(best)"], row["P(beats next)"], row["90% ranks"]] == ["-", "-", "-"]

@@ -9,7 +9,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from bayesrank.cli.report import report
+from bayesrank.cli.report import ranking_rows, report
 from bayesrank.ranking import count_records, pairwise_probability, summarize
 from bayesrank.ranking.columns import EloScale, file_columns
 
@@ -127,6 +127,17 @@ def test_the_page_needs_nothing_from_elsewhere():
     style = text.partition("<style>")[2].partition("</style>")[0]
     assert "url(" not in style and "@import" not in style
     assert not any(name.startswith("on") for name, _ in page.attributes)
+
+
+def test_groups_are_told_apart_and_one_alone_has_no_rank():
+    draws = np.random.default_rng(0).normal(size=(400, 5))
+    summary = summarize(draws, list("abcde"), components=np.array([0, 0, 0, 1, 2]))
+    columns = {name: np.asarray(v).tolist() for name, v in file_columns(summary).items()}
+    items = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    rows = ranking_rows([item | {"prob_better_than_next": None} for item in items])["rows"]
+    assert [row["group"] for row in rows] == [1, None, None, 2, 3]
+    assert [row["best"] == row["ranks"] == "-" for row in rows] == [False] * 3 + [True] * 2
+    assert ranking_rows(items[:3])["rows"][0]["group"] is None
 
 
 @pytest.mark.slow

@@ -263,3 +263,10 @@ def test_components_are_those_of_a_search_the_largest_first():
 def test_what_are_no_pairs_is_refused(pairs):
     with pytest.raises(ValueError, match="comparisons"):
         connected_components(pairs, 5)
+
+
+def test_of_two_items_the_better_one_is_as_likely_the_best():
+    draws = np.zeros((2000, 2))
+    draws[:, 0] = np.where(np.arange(2000) < 3, -1.0, 1.0)
+    summary = summarize(draws, ["a", "b"])
+    assert summary.prob_better_than_next[0] == summary.prob_best[0] == 1997 / 2000

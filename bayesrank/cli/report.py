@@ -57,10 +57,13 @@ def ranking_rows(items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     kept = items[:_MOST_ROWS]
     tied = any(item.get("ties") for item in items)
     counts = ("wins", "losses", *(["ties"] if tied else []))
-    tiers = [(item.get("component", 1), item["tier"]) for item in kept]
+    groups = [item.get("component", 1) for item in items]
+    sizes = Counter(groups)
+    tiers = [(group, item["tier"]) for group, item in zip(groups, kept, strict=False)]
     rows = [
         {
             "item": item,
+            "group": group if len(sizes) > 1 and group not in groups[:place] else None,
             "classes": " ".join(
                 name
                 for name, holds in (
@@ -76,12 +79,12 @@ def ranking_rows(items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
                 for name in (f"{scale}_lower", mean, f"{scale}_upper")
             ],
             "score": f"{item[mean]:.0f}" if scale == "elo" else f"{item[mean]:+z.2f}",
-            "ranks": _ends(item["rank_lower"], item["rank_upper"]),
-            "best": percent(item["prob_best"]),
+            "ranks": "-" if sizes[group] == 1 else _ends(item["rank_lower"], item["rank_upper"]),
+            "best": "-" if sizes[group] == 1 else percent(item["prob_best"]),
             "next": _chance(item["prob_better_than_next"]),
             "record": "-".join(count(item[name]) for name in counts if name in item),
         }
-        for place, item in enumerate(kept)
+        for place, (item, group) in enumerate(zip(kept, groups, strict=False))
     ]
     record = "Won-lost-tied" if tied else "Won-lost"
     more = len(items) - len(kept)

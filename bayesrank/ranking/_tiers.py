@@ -115,8 +115,9 @@ def prob_better_than_next(samples: ArrayLike) -> Array:
     array([0.5 , 0.75,  nan])
     """
     array = check_samples(samples)
-    step = np.mean(np.sign(array[:, :-1] - array[:, 1:]), axis=0, dtype=np.float64)
-    return np.append((1.0 + step) / 2.0, np.nan)
+    lead = np.sign(array[:, :-1] - array[:, 1:]).sum(axis=0, dtype=np.float64)
+    draws = len(array)  # of two items, the chance of the better one is that of being best
+    return np.append((draws + lead) / (2 * draws), np.nan)
 
 
 def is_provisional(sd: ArrayLike, prior_sd: ArrayLike) -> Array:

@@ -59,7 +59,7 @@ def columns_of(summary: RankSummary, elo: EloScale | None = None) -> list[Rankin
             RankingColumn(f"Won-lost{tied}", lambda i: "-".join(count(float(n[i])) for n in parts))
         )
     if s.num_components > 1:
-        columns.insert(0, RankingColumn("Component", lambda i: str(s.component[i] + 1)))
+        columns.insert(0, RankingColumn("Group", lambda i: str(s.component[i] + 1)))
     return columns
 
 
