@@ -160,6 +160,14 @@ def check_weights(weights: Any, num_comparisons: int) -> Array:
     return _floating(values)
 
 
+def check_row_weights(weights: Any, name: str, count: int) -> Any:
+    """Return how often each row counts, finite numbers from 0 on, (count,)."""
+    values = check_column(weights, name, count, _NUMBERS, "a number for each row")
+    fix = "pass finite numbers from zero on"
+    refuse_rows(values, lambda v: ~((v >= 0) & (v < np.inf)), name, fix)
+    return values.astype(np.float64)
+
+
 def check_position(position: Any, num_comparisons: int) -> Any:
     """Return 1 where the first item was shown first, -1 where the second was, else 0, (K,)."""
     wanted = "1, 0 or -1 for each row of comparisons"
@@ -352,7 +360,7 @@ def _floating(values: Any) -> Array:
     return array.astype(jnp.result_type(array.dtype, float))
 
 
-def check_column(values: ArrayLike, name: str, count: int, kinds: str, wanted: str) -> Any:
+def check_column(values: Any, name: str, count: int, kinds: str, wanted: str) -> Any:
     """An array (count,) of these kinds."""
     array = known(values)
     if array.shape != (count,) or array.dtype.kind not in kinds:

@@ -121,6 +121,10 @@ def test_general_targets_follow_algorithm_1_with_the_share_broken_as_loss():
                 w[s] -= loss / len(broken) * x
     even = LabelConstraints([(2, 3)], [0], [1])  # a constraint that just holds is broken
     assert constraint_loss(np.zeros((1, 4)), [even])[0] == 1.0
+    with pytest.raises(ValueError, match="utility is nan in row 0"):
+        constraint_loss(np.full((1, 4), np.nan), [even])
+    with pytest.raises(ValueError, match="utility has 1 rows; pass one for each of 2"):
+        constraint_loss(np.zeros((1, 4)), [even, even])
     model = CalibratedPerceptron(4).partial_fit(X[:40], targets[:40])
     model.partial_fit(X[40:], targets[40:])
     assert_allclose(model.coef_, w, atol=1e-12)

@@ -153,6 +153,7 @@ def test_records_are_counts():
         (([(0.0, 1.0)], 3), "pairs of item numbers"),
         (([(0, 1)], 3, [True, False]), "tied has shape"),
         (([(0, 1)], 3, None, [1.0, 2.0]), "weights has shape"),
+        (([(0, 1)], 3, None, [np.nan]), "weights is nan in row 0"),
     ],
 )
 def test_records_that_do_not_fit_are_refused(arguments, message):

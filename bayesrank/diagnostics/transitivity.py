@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
-from bayesrank._validate import check_pairs
+from bayesrank._validate import check_pairs, check_row_weights
 
 Array = NDArray[Any]
 
@@ -120,7 +120,7 @@ def transitivity(
     Raises
     ------
     ValueError
-        If `comparisons` is not of pairs of the n items.
+        If `comparisons` is not of pairs of the n items, or a weight is not a number from 0 on.
 
     Examples
     --------
@@ -131,7 +131,8 @@ def transitivity(
     """
     draws = np.asarray(skills)
     pairs = check_pairs(comparisons, draws.shape[1], "comparisons")
-    count = np.ones(len(pairs)) if weights is None else np.rint(np.asarray(weights, float))
+    count = np.ones(len(pairs)) if weights is None else weights
+    count = np.rint(check_row_weights(count, "weights", len(pairs)))
     count = count if tied is None else np.where(tied, 0.0, count)
     meetings = _meetings(pairs, count, draws.shape[1], max_items)
     kept, place = np.unique(meetings.items, return_inverse=True)

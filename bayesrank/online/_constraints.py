@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from bayesrank._validate import check_table
 from bayesrank.online._validate import check_rows
 
 Array = NDArray[np.float64]
@@ -89,9 +90,11 @@ def constraint_loss(utility: ArrayLike, targets: Sequence[LabelConstraints]) -> 
     Raises
     ------
     ValueError
-        If constraints cannot be used.
+        If utilities or constraints cannot be used.
     """
-    values = np.asarray(utility, np.float64)
+    values = check_table(utility, "utility")
+    if len(values) != len(targets):
+        raise ValueError(f"utility has {len(values)} rows; pass one for each of {len(targets)}")
     pairs, above, below = tabulate(targets, values.shape[1])
     broken = (pairs & (values[:, :, None] <= values[:, None, :])).sum(axis=(1, 2))
     broken += (above & (values <= 0)).sum(axis=1) + (below & (values >= 0)).sum(axis=1)

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components as _components
 
-from bayesrank._validate import check_pairs
+from bayesrank._validate import check_column, check_pairs, check_row_weights
 from bayesrank.ranking._ranks import Array
 
 
@@ -60,7 +60,8 @@ def count_records(
     Raises
     ------
     ValueError
-        If the shapes do not fit, or an item is not among ``0 .. num_items - 1``.
+        If the shapes do not fit, an item is not among ``0 .. num_items - 1``, or a weight is
+        negative or not finite.
 
     Examples
     --------
@@ -68,11 +69,10 @@ def count_records(
     ItemRecords(wins=array([2, 0, 0]), losses=array([0, 2, 0]), ties=array([0, 1, 1]))
     """
     pairs = check_pairs(comparisons, num_items, "comparisons")
-    even = np.zeros(len(pairs), bool) if tied is None else np.asarray(tied, bool)
-    counts = None if weights is None else np.asarray(weights, np.float64)
-    for name, given in (("tied", even), ("weights", counts)):
-        if given is not None and given.shape != (len(pairs),):
-            raise ValueError(f"{name} has shape {given.shape}; there are {len(pairs)} comparisons")
+    size, wanted = len(pairs), "True or False for each comparison"
+    even = np.zeros(size) if tied is None else check_column(tied, "tied", size, "biu", wanted)
+    even = even.astype(bool)
+    counts = None if weights is None else check_row_weights(weights, "weights", size)
 
     def count(side: int, rows: Array) -> Array:
         weight = None if counts is None else counts[rows]

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bayesrank._tables import plain_array
-from bayesrank._validate import check_column, check_position, refuse_rows
+from bayesrank._validate import check_column, check_position, check_row_weights, refuse_rows
 from bayesrank.datasets import ComparisonData
 from bayesrank.models.comparisons import SCALES
 
@@ -241,11 +241,7 @@ def margin_rows(asked: Asked, at: At) -> MarginRows:
 
 def read_weights(weights: Any, count: int) -> Floats:
     """How often each of K comparisons counts, from zero on."""
-    values = plain_array(weights)
-    check_column(values, "sample_weight", count, "biuf", "a number for each row")
-    fix = "pass finite numbers from zero on"
-    refuse_rows(values, lambda v: ~((v >= 0) & (v < np.inf)), "sample_weight", fix)
-    return values.astype(np.float64)
+    return check_row_weights(plain_array(weights), "sample_weight", count)
 
 
 def _read_ties(ties: Any, count: int) -> NDArray[np.bool_]:
