@@ -22,6 +22,13 @@ def settles_scales(data: ArenaData, fit: ArenaFit, fixed: Mapping[str, float]) -
 
     Learned scales of skills, overall and in categories, move by one posterior standard deviation of
     their logarithm either way. Averaging the two fits is Gauss-Hermite quadrature by two points.
+
+    Parameters
+    ----------
+    data, fit
+        The log, and what `fit_arena` made of it.
+    fixed
+        Scales that were held fixed, by name.
     """
     mean, variance = _skills(fit)
     shift, growth = np.zeros_like(mean), np.zeros_like(mean)

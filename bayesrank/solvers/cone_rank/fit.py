@@ -40,7 +40,17 @@ class Cone(NamedTuple):
 
 
 def objective(atoms: Array, weights: Array, z: Array, a: Array, penalty: float = 0.0) -> float:
-    """``sum_j a_j |z_j - w_j U|^2 + penalty |U|^2``."""
+    """Value of ``sum_j a_j |z_j - w_j U|^2 + penalty |U|^2``.
+
+    Parameters
+    ----------
+    atoms, weights, z
+        U, w and z: shapes (K, N), (J, K) and (J, N).
+    a
+        Weights of the differences, shape (J,).
+    penalty
+        Factor of the atoms' squares.
+    """
     residual = z - weights @ atoms
     return float(a @ (residual**2).sum(axis=1) + penalty * (atoms**2).sum())
 
@@ -72,7 +82,17 @@ def direction(atoms: Array, ridge: float = 0.0) -> Array:
 def random_atoms(
     num_atoms: int, num_features: int, bound: float, rng: np.random.Generator
 ) -> Array:
-    """Atoms of normal entries, shortened to the bound, shape (K, N)."""
+    """Atoms of normal entries to start from, shape (K, N).
+
+    Parameters
+    ----------
+    num_atoms, num_features
+        K and N.
+    bound
+        Length to which longer atoms are shortened.
+    rng
+        Source of the entries.
+    """
     atoms = rng.normal(size=(num_atoms, num_features)) * bound / np.sqrt(num_features)
     return _within(atoms, bound)
 
@@ -155,6 +175,26 @@ def fit_gradient(
     """Algorithm 1: stochastic steps, one list at a time; EG if `method` says so.
 
     The gradients are those of the list's own loss, the mean over its pairs.
+
+    Parameters
+    ----------
+    pairs, atoms, bound, sums
+        As for `fit_exact`; `sums` is for fold-in by projection.
+    rng
+        Source of the order of lists.
+    method
+        "sg", stochastic gradients, or "eg", exponentiated ones.
+    fold_in
+        "projection" or "printed" for "sg"; "linear" for "eg" without the exponential.
+    rate
+        Step size.
+    num_epochs, num_inner
+        Passes over the lists, and steps of the weights at each list.
+
+    Returns
+    -------
+    Cone
+        Atoms, weights and objective.
     """
     starts = np.flatnonzero(np.r_[True, np.diff(pairs.lists) != 0])
     blocks = np.split(np.arange(len(pairs.z)), starts[1:])

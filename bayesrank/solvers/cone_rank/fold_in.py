@@ -29,7 +29,15 @@ def project_cone(atoms: Array, z: Array) -> tuple[Array, Array]:
 
 
 def project_simplex(values: Array, total: float | Array = 1.0) -> Array:
-    """Nearest point of the simplex of this sum to each row, shape (J, K)."""
+    """Nearest point of the simplex of this sum to each row.
+
+    Parameters
+    ----------
+    values
+        Rows, shape (J, K).
+    total
+        Sum of the coordinates of a point, positive; one for all rows, or shape (J, 1).
+    """
     ordered = -np.sort(-values, axis=1)
     excess = (np.cumsum(ordered, axis=1) - total) / np.arange(1, values.shape[1] + 1)
     count = (ordered > excess).sum(axis=1)
@@ -49,7 +57,19 @@ def project_sums(values: Array, sums: SumRange) -> Array:
 def projection_fold_in(
     G: Array, B: Array, W: Array, num_steps: int, tol: float = 0.0, sums: SumRange = (1.0, 1.0)
 ) -> Array:
-    """Accelerated projected gradient; stops where no weight moves by more than `tol`."""
+    """Accelerated projected gradient.
+
+    Parameters
+    ----------
+    G, B, W
+        Gram matrix (K, K), products (J, K), and weights to start from (J, K).
+    num_steps
+        Most steps.
+    tol
+        Largest move of a weight at which to stop.
+    sums
+        Least and largest sum of a difference's weights.
+    """
     step = 1.0 / max(np.linalg.eigvalsh(G)[-1], 1e-300)
     ahead, momentum = W, 1.0
     for _ in range(num_steps):
@@ -64,7 +84,13 @@ def projection_fold_in(
 
 
 def printed_fold_in(G: Array, B: Array, W: Array, rate: Array, num_steps: int) -> Array:
-    """Steps 1a to 1c of Algorithm 1: gradient, clip at zero, divide by the sum."""
+    """Steps 1a to 1c of Algorithm 1: gradient, clip at zero, divide by the sum.
+
+    Parameters
+    ----------
+    G, B, W, rate, num_steps
+        As for `eg_fold_in`.
+    """
     for _ in range(num_steps):
         moved = np.maximum(W - rate[:, None] * 2.0 * (W @ G - B), 0.0)
         total = moved.sum(axis=1, keepdims=True)
@@ -73,7 +99,15 @@ def printed_fold_in(G: Array, B: Array, W: Array, rate: Array, num_steps: int) -
 
 
 def eg_fold_in(G: Array, B: Array, W: Array, rate: Array, num_steps: int) -> Array:
-    """Exponentiated gradient: multiply by ``exp(-rate * gradient)``, divide by the sum."""
+    """Exponentiated gradient: multiply by ``exp(-rate * gradient)``, divide by the sum.
+
+    Parameters
+    ----------
+    G, B, W, num_steps
+        As for `projection_fold_in`.
+    rate
+        Step size of each row, shape (J,).
+    """
     for _ in range(num_steps):
         exponent = np.log(np.maximum(W, 1e-300)) - rate[:, None] * 2.0 * (W @ G - B)
         W = np.exp(exponent - exponent.max(axis=1, keepdims=True))
@@ -83,6 +117,11 @@ def eg_fold_in(G: Array, B: Array, W: Array, rate: Array, num_steps: int) -> Arr
 
 def linear_eg_fold_in(G: Array, B: Array, W: Array, rate: Array, num_steps: int) -> Array:
     """EG without the exponential (section 4.2): the sum of the weights stays as it is.
+
+    Parameters
+    ----------
+    G, B, W, rate, num_steps
+        As for `eg_fold_in`.
 
     Raises
     ------

@@ -53,13 +53,35 @@ class Pairs:
 
 
 def normalised(differences: Array, rho: float, alpha: float) -> Array:
-    """Equation (5): ``rho z / (alpha + |z|)``, which is shorter than rho."""
+    """Equation (5): ``rho z / (alpha + |z|)``, which is shorter than rho.
+
+    Parameters
+    ----------
+    differences
+        Of features, shape (J, N).
+    rho, alpha
+        Limit of the length, and the length that becomes half of it; both positive.
+    """
     norm = np.linalg.norm(differences, axis=1, keepdims=True)
     return rho * differences / (alpha + norm)
 
 
 def ordered_pairs(X: Any, y: Array, lists: QueryLists, rho: float, alpha: float) -> Pairs:
-    """All pairs of rows of one list with different grades; rows stand list after list.
+    """All pairs of rows of one list with different grades.
+
+    Parameters
+    ----------
+    X, y
+        Features (m, N) and grades (m,), list after list.
+    lists
+        The lists, by `bayesrank.datasets.group_queries`.
+    rho, alpha
+        As for `normalised`.
+
+    Returns
+    -------
+    Pairs
+        Differences of the better item's features and the other's.
 
     Raises
     ------

@@ -44,6 +44,19 @@ def risk_bound(
 ) -> float:
     """Theorem 1: upper bound of the expected risk, with probability ``1 - epsilon``.
 
+    Parameters
+    ----------
+    empirical
+        Empirical risk.
+    beta
+        Stability, see `stability_bound`.
+    largest_loss
+        Largest loss of a query.
+    num_queries
+        Number of queries that were learned from.
+    epsilon
+        Probability that the bound fails.
+
     Raises
     ------
     ValueError

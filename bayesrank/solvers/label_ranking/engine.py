@@ -106,7 +106,14 @@ def _moments(mean: Array, variance: Array, step: float, power: float) -> TiltedM
 def check_label_memory(
     num_examples: int, num_labels: int, num_features: int, num_fits: int = 1
 ) -> None:
-    """Refuse n examples, c labels and p features if `num_fits` posteriors do not fit into memory.
+    """Refuse examples if their posteriors do not fit into memory.
+
+    Parameters
+    ----------
+    num_examples, num_labels, num_features
+        Numbers n, c and p of examples, labels and features.
+    num_fits
+        How many posteriors are kept.
 
     Raises
     ------

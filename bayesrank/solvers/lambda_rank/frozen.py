@@ -16,9 +16,20 @@ from bayesrank.solvers.lambda_rank.lists import padded_rows
 def frozen_pairs(
     field: Field, scores: Any, labels: Any, lists: QueryLists
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Pairs (P, 2), better first, of rows that stand list after list, and the field's weights (P,).
+    """Pairs of rows and the weights that a field gives them at some scores.
 
-    It leaves out pairs of weight zero.
+    Parameters
+    ----------
+    field
+        The field.
+    scores, labels, lists
+        Scores and grades of rows list after list, shape (m,), and the lists.
+
+    Returns
+    -------
+    pairs, weights : ndarray
+        Numbers of rows, better first, shape (P, 2), and weights, shape (P,). Pairs of weight zero
+        are left out.
     """
     pairs, weights = [], []
     with jax.enable_x64(True):

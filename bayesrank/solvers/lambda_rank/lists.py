@@ -96,6 +96,14 @@ _compiled = partial(jax.jit, static_argnums=0)(field_of_lists)
 def field_of_rows(
     field: LambdaField, lists: QueryLists, labels: Any
 ) -> Callable[[Any], tuple[Array, Array]]:
-    """Return a function from scores to lambda and curvature, all (m,), of rows list after list."""
+    """Return a function from scores to lambda and curvature, all (m,), of rows list after list.
+
+    Parameters
+    ----------
+    field
+        How scores of one list should move, such as `Field`.
+    lists, labels
+        The lists, and the rows' grades, list after list, shape (m,).
+    """
     buckets = jax.tree.map(jnp.asarray, bucketed(field, lists, labels))
     return lambda scores: _compiled(field, buckets, scores)

@@ -24,7 +24,15 @@ from bayesrank.solvers.lambda_rank.lists import (
 
 
 def init_network(rng: np.random.Generator, num_features: int, hidden: tuple[int, ...]) -> Any:
-    """Weights and biases of the layers; with no hidden layer zero weights, a linear score."""
+    """Weights and biases of the layers; with no hidden layer zero weights, a linear score.
+
+    Parameters
+    ----------
+    rng
+        Source of the weights.
+    num_features, hidden
+        Number d of features, and the width of each hidden layer.
+    """
     sizes = (num_features, *hidden, 1)
     scale = 1.0 if hidden else 0.0
     return [
@@ -34,7 +42,15 @@ def init_network(rng: np.random.Generator, num_features: int, hidden: tuple[int,
 
 
 def apply_network(layers: Any, X: Any) -> Array:
-    """Scores of rows, shape (m,); layers are joined by tanh."""
+    """Scores of rows, shape (m,); layers are joined by tanh.
+
+    Parameters
+    ----------
+    layers
+        Weights and biases, as `init_network` makes them.
+    X
+        Features, shape (m, d).
+    """
     values = jnp.asarray(X)
     for number, (weights, bias) in enumerate(layers):
         values = values @ weights + bias
@@ -57,6 +73,24 @@ def fit_differentiable(
 
     Adam follows the sum of the field over rows, divided by the number of lists. `l2` pulls weights
     to zero: it takes ``l2 / 2`` times their squares off the objective, if there is one.
+
+    Parameters
+    ----------
+    X, y, lists
+        Features (m, d) and grades (m,), list after list, and the lists.
+    field
+        How scores should move, such as `Field`.
+    layers
+        Weights and biases to start from, see `init_network`.
+    num_steps, learning_rate
+        Steps of Adam, and their size at the start.
+    l2
+        Pull to zero, not negative.
+
+    Returns
+    -------
+    list of tuple
+        Weights and biases.
 
     Raises
     ------
@@ -111,6 +145,13 @@ def fit_trees(
     params: Mapping[str, Any],
 ) -> Any:
     """Gradient-boosted trees along the field, by LightGBM's custom objective; return the booster.
+
+    Parameters
+    ----------
+    X, y, lists, field
+        As for `fit_differentiable`; features may be sparse.
+    num_trees, params
+        Number of trees, and parameters of LightGBM.
 
     Raises
     ------

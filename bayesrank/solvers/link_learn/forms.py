@@ -167,7 +167,17 @@ def scales_of(tf: Values, term: NDArray[Any], length: Values, documents: Collect
 
 
 def weigh(form: TermWeight, params: Any, counts: Any, documents: Collection) -> Any:
-    """Return weights of terms, sparse, in the shape of the counts; zero if no document has one."""
+    """Return weights of terms, sparse, in the shape of the counts; zero if no document has one.
+
+    Parameters
+    ----------
+    form, params
+        A form of weights, and its parameters, as `fit_link_learn` returns them.
+    counts
+        How often each text has each term, sparse, shape (n, terms).
+    documents
+        The collection, whose frequencies and lengths of documents count.
+    """
     if not counts.nnz:
         return counts.copy()
     sizes = np.diff(counts.indptr)

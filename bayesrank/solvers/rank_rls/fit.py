@@ -282,7 +282,15 @@ def _system(
 
 
 def cross_gram(kernel: Any, X: Any, other: Any) -> Array:
-    """Kernel between two sets of rows, shape (m, n)."""
+    """Kernel between two sets of rows, shape (m, n).
+
+    Parameters
+    ----------
+    kernel
+        "linear", or a kernel of tinygp.
+    X, other
+        Features (m, d) and (n, d); for "linear" they may be sparse.
+    """
     if isinstance(kernel, str):
         product = X @ other.T
         return product.toarray() if sparse.issparse(product) else product
@@ -303,7 +311,13 @@ def _evaluate(kernel: Kernel, X: jax.Array, other: jax.Array) -> jax.Array:
 
 
 def gram_of(kernel: Any, X: Any) -> Array:
-    """Gram matrix of the rows, with the jitter that the program's prior has as well."""
+    """Gram matrix of the rows (m, m), with the jitter that the program's prior has as well.
+
+    Parameters
+    ----------
+    kernel, X
+        As for `cross_gram`.
+    """
     K = cross_gram(kernel, X, X)
     K[np.diag_indices_from(K)] *= 1.0 + gp.JITTER[np.dtype(np.float64)]
     return K
