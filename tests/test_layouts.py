@@ -363,7 +363,8 @@ SUBTLE: dict[str, tuple[str | bytes, dict[str, Any], str]] = {
     "zip.csv": (
         b"PK\3\4\x14\0\xe9", {}, "this is a zip archive; unpack it; the name of a spreadsheet ends",
     ),
-    "gzip.csv": (gzip.compress(b"winner,loser\na,b\n"), {}, "packed by gzip; let its name end"),
+    "gzip.csv": (gzip.compress(b"winner,loser\na,b\n"), {}, "packed by gzip; unpack it, or let"),
+    "three.csv": ("p1,p2,p3,winner\na,b,c,a\n", {}, "none of the columns 'p1', 'p2', 'p3', 'w"),
     "header.csv": ("winner,loser", {}, "there is a header but no row below it; add the data"),
     "codes_again.csv": (
         "left,right,choice\na,b,1\nb,c,0\n", {"outcome_codes": ("1", "0", "1")},
@@ -400,6 +401,22 @@ def test_what_is_refused_is_not_said_to_be_read(tmp_path):
     with warnings.catch_warnings(), pytest.raises(DataError, match="there is a zero byte"):
         warnings.simplefilter("error")
         read_comparisons(path)
+
+
+@pytest.mark.parametrize("result", ["W", "L"])
+def test_a_side_that_always_wins_is_no_position(tmp_path, result):
+    """Files that name winners first would be explained by being first, and not by skill."""
+    path = tmp_path / "games.csv"
+    rows = [f"{name},z,{result}" for name in "abcdefghij"]
+    path.write_text("\n".join(["team,opponent,result", *rows, "a,b,T\n"]))
+    data = read_comparisons(path)
+    assert data.position is None
+    side = "team" if result == "W" else "opponent"
+    assert data.notes[-1].startswith(f"Who stands in '{side}' won every time: ")
+    path.write_text("\n".join(["team,opponent,result", *rows[1:], "a,b,T\n"]))
+    assert read_comparisons(path).position is not None
+    path.write_text("\n".join(["team,opponent,result", *rows, f"z,a,{'WL'[result == 'W']}\n"]))
+    assert read_comparisons(path).position is not None
 
 
 def test_numbers_that_stand_for_sides_are_told(tmp_path):

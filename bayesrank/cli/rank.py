@@ -53,8 +53,8 @@ def _settled(data: ComparisonData, names: ColumnNames, home: bool | None) -> Com
     """Leave out what the model does not take, and warn of it, unless it was asked for."""
     if home and data.position is None:
         raise click.UsageError(
-            "--home needs a file that says who was first or at home; name the two columns with "
-            "--first and --second."
+            "--home needs a file that says who was first or at home, and in which both sides "
+            "win; name the two columns with --first and --second."
         )
     if home is False:
         data = replace(data, position=None)

@@ -25,6 +25,8 @@ _NOT_PLAYED = {
     *("postponed", "cancelled", "canceled", "abandoned", "suspended", "scheduled", "upcoming"),
     *("not started", "ns", "in progress"),
 }
+_FEWEST = 10  # decided rows; a fair coin falls on one side so often in one of 500 files
+_WON_ALL = "won every time: that is taken for how the file is written, not for an advantage."
 
 
 @dataclass(frozen=True)
@@ -103,13 +105,24 @@ def read_sides(found: Found, chosen: ColumnNames) -> Battles:
             notes += ("More points win; by how many is not used.",)
     table, first, second = found.table, found.columns["first"], found.columns["second"]
     _refuse_not_played(table)
-    position = np.ones(len(table.rows))
+    position: NDArray[np.float64] | None = np.ones(len(table.rows))
     if "neutral" in found.columns:
         position[cells.truth(table, found.columns["neutral"])] = 0.0
+    one = _always_better(outcome[position != 0], first, second)
+    if one is not None:
+        position, notes = None, (*notes, f"Who stands in {one.name!r} {_WON_ALL}")
     name = first.name.lower()
     label = "playing white" if name == "white" else "being shown first"
     label = "playing at home" if "home" in name else label
     return Battles(found, first, second, outcome, position, label, notes, repeating)
+
+
+def _always_better(outcome: NDArray[np.integer[Any]], *sides: Column) -> Column | None:
+    """The side that won whenever one did, if that is no chance: winners are written there."""
+    decided = outcome[outcome != TIE]
+    if len(decided) < _FEWEST or (decided != decided[0]).any():
+        return None
+    return sides[0] if decided[0] == WIN else sides[1]
 
 
 def _refuse_not_played(table: Table) -> None:

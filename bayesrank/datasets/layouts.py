@@ -127,8 +127,8 @@ def _spelled(things: Sequence[str], sides: Sequence[tuple[str, str]]) -> list[tu
     ]
 
 
-_ALSO = (*_OPPONENTS, ("p1", "p2"), ("p1name", "p2name"))
-_PAIRS = (*_spelled(_THINGS, _SIDES), *((*pair, pair[0]) for pair in _ALSO))
+_ALSO = (("p1", "p2", "p3"), ("p1name", "p2name", "p3name"))
+_PAIRS = (*_spelled(_THINGS, _SIDES), *((*pair, pair[0]) for pair in _OPPONENTS), *_ALSO)
 _THIRDS = {one: third for one, _, third in _PAIRS if one != third}
 _SCORES = (
     *(

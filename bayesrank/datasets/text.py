@@ -29,7 +29,7 @@ _MARKS = {
     b"": ("utf-8", "cp1252"),
 }
 _PACKED = {
-    b"\x1f\x8b": ("this is packed by gzip", "let its name end in .gz"),
+    b"\x1f\x8b": ("this is packed by gzip", "unpack it, or let its name end in .gz"),
     b"PK\3\4": ("this is a zip archive", "unpack it; the name of a spreadsheet ends in .xlsx"),
 }
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
