@@ -148,3 +148,19 @@ def test_what_cannot_be_used_is_refused_in_one_line(at, args, message, capsys):
     assert run(*args) == 2
     printed = capsys.readouterr()
     assert printed.out == "" and message in printed.err and printed.err.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_probabilities_without_the_advantage_of_a_position_are_said_to_be(tmp_path, capsys):
+    """A file of games to come names who is at home, too, and that is not used."""
+    games, pairs = tmp_path / "games.csv", tmp_path / "pairs.csv"
+    games.write_text("home,away,result\na,b,H\nb,c,A\nc,a,H\n")
+    pairs.write_text("home,away\na,b\nb,a\n")
+    out = tmp_path / "out"
+    assert run("rank", games, "--out", out, "--crosscheck", "none", "--quiet") == 0
+    capsys.readouterr()
+    assert run("predict", out, pairs) == 0
+    said = capsys.readouterr()
+    assert "leave out the advantage of playing at home" in said.err
+    one, other = (float(row["win"]) for row in csv.DictReader(io.StringIO(said.out)))
+    assert one + other == pytest.approx(1.0, abs=1e-5)

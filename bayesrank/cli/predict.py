@@ -11,6 +11,7 @@ from bayesrank._names import meant
 from bayesrank.cli.outputs import OutputError, give_tables, refuse_to_replace
 from bayesrank.cli.pipeline import FILES
 from bayesrank.cli.results import load_results
+from bayesrank.cli.say import say
 from bayesrank.datasets import DataError
 from bayesrank.datasets.items import Items, read_items
 from bayesrank.datasets.layouts import sides_of
@@ -47,6 +48,9 @@ def predict(
         chances = outcome_chances(ranker, numbers, new)
         rows = zip(*np.array(names, object)[numbers].T, *chances.values(), strict=True)
         given.append((out, _table(["first", "second", *chances], rows)))
+        label = getattr(ranker, "position_label_", None)
+        if label is not None and ranker.posterior_.effects().position_effect is not None:
+            say(f"Note: the probabilities leave out the advantage of {label}.")
     give_tables(given, "give another --out or --skills")
 
 
