@@ -238,6 +238,11 @@ def test_bagged_ranks_are_real_numbers_and_rounding_is_another_loss():
         rank_loss([1], [np.nan], rounded=True)
     assert rank_loss(Y, values, rounded=True) == pytest.approx(np.abs(levels - Y).mean())
     np.testing.assert_array_equal(round_levels([0.2, 1.5, 2.49, 9.0], 3), [1, 2, 2, 3])
+    for value in (np.nan, np.inf):
+        with pytest.raises(ValueError, match="a prediction is NaN or infinite"):
+            round_levels([1.0, value])
+    with pytest.raises(ValueError, match="num_levels is 0"):
+        round_levels([1.0], 0)
     for pair in (([1, 2], [1]), ([], [])):
         with pytest.raises(ValueError, match="one prediction for each"):
             rank_loss(*pair)

@@ -42,7 +42,15 @@ class LabelConstraints(NamedTuple):
 
     @classmethod
     def of_ranking(cls, ranking: Sequence[int], num_labels: int) -> Self:
-        """Constraints of a ranking of all relevant labels, best first, by its neighbours."""
+        """Constraints of a ranking of all relevant labels, by its neighbours.
+
+        Parameters
+        ----------
+        ranking
+            Numbers of the relevant labels, best first; all others are irrelevant.
+        num_labels
+            Number of labels c.
+        """
         absent = [label for label in range(num_labels) if label not in ranking]
         return cls(list(zip(ranking[:-1], ranking[1:], strict=True)), list(ranking), absent)
 

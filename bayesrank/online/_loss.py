@@ -3,6 +3,8 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bayesrank._validate import check_count
+
 
 def rank_loss(
     y_true: ArrayLike, y_pred: ArrayLike, *, rounded: bool = False, num_levels: int | None = None
@@ -59,9 +61,10 @@ def round_levels(values: ArrayLike, num_levels: int | None = None) -> NDArray[np
     Raises
     ------
     ValueError
-        If a value is NaN.
+        If a value is not finite, or `num_levels` not a positive whole number.
     """
     levels = np.floor(np.asarray(values, np.float64) + 0.5)
-    if np.isnan(levels).any():
-        raise ValueError("a prediction is NaN, which rounds to no level; leave it out")
-    return np.clip(levels, 1, num_levels or np.inf).astype(np.int64)
+    if not np.isfinite(levels).all():
+        raise ValueError("a prediction is NaN or infinite, which is near no level; leave it out")
+    most = None if num_levels is None else check_count(num_levels, "num_levels")
+    return np.clip(levels, 1, most).astype(np.int64)
