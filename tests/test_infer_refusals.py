@@ -65,6 +65,16 @@ def scaled_by_a_latent():
         wins(f)
 
 
+def seen_through_a_window():
+    f = items()
+    numpyro.sample("win", dist.Uniform(f - 0.5, f + 0.5), obs=np.zeros(3))
+
+
+def bounded_latent_said_to_be_real():
+    shift = dist.transforms.AffineTransform(1.0, 2.0)
+    wins(items(dist.TransformedDistribution(dist.HalfNormal(1.0), shift)))
+
+
 def product_of_latents():
     f = items()
     numpyro.sample("win", dist.Bernoulli(logits=f[PAIRS[:, 0]] * f[PAIRS[:, 1]]), obs=1)
@@ -113,6 +123,8 @@ REFUSED = {
     mean_not_affine: ["prior mean of latent site 'f' is not an affine", "Make it affine"],
     masked_latent: ["latent site 'f' is masked", "Mask the observed sites only"],
     scaled_by_a_latent: ["site 'win'", "handlers.scale", "latent site(s) f", "Fix these"],
+    seen_through_a_window: ["'win' can take depends on latent site(s) f", "params={...}"],
+    bounded_latent_said_to_be_real: ["site 'f' is bounded", "domain=base.support"],
     product_of_latents: ["factor 0 of observed site 'win'", "two directions", "or use NUTS"],
     predictor_not_affine: ["site 'win'", "predictor is not affine", "one affine predictor per"],
     repelling_factor: ["factor(s) 'graph'", "without a finite integral", "Check the sign"],

@@ -212,3 +212,30 @@ def test_a_closure_used_in_single_precision_is_not_rounded_afterwards():
     with jax.enable_x64(False):
         single(0.0)
     assert_evidence_is_checked(result, atol=1e-6)
+
+
+# ---------------------------------------------------------------- limits that were left out
+
+
+def late(y):
+    """NumPyro says of a shifted distribution that it takes all real numbers."""
+    limit = dist.transforms.AffineTransform(normal("f"), 1.0)
+    numpyro.sample("y", dist.TransformedDistribution(dist.Exponential(1.0), limit), obs=y)
+
+
+@pytest.mark.slow
+def test_a_shifted_distribution_has_no_density_below_its_limit():
+    result = EP(late).run(KEY, 0.7)
+    grid = np.linspace(-9.0, 0.7, 200_001)
+    mass = stats.norm.pdf(grid) * np.exp(grid - 0.7)
+    mean = grid @ mass / mass.sum()
+    assert result.converged
+    assert_allclose(result.mean["f"], mean, atol=1e-4)
+    assert_allclose(result.sd["f"], np.sqrt((grid - mean) ** 2 @ mass / mass.sum()), atol=1e-4)
+    assert_allclose(result.log_evidence, np.log(mass.sum() * (grid[1] - grid[0])), atol=1e-4)
+
+
+def test_limits_that_the_sweeps_do_not_find_are_told():
+    with pytest.warns(ConvergenceWarning, match="no density where the sweeps look.*Use NUTS"):
+        result = EP(late).run(KEY, -2.0)
+    assert not result.converged

@@ -170,6 +170,12 @@ def _not_converged(result: EPResult, tol: float) -> str:
             "many orders of magnitude wider than the posterior. Give the latents narrower "
             "priors, or rescale the data"
         )
+    if not np.isfinite(result.log_evidence):
+        return (
+            f"EP has not converged: {result.skipped_sites} site updates were skipped, and the log "
+            f"evidence is {result.log_evidence}. A factor has no density where the sweeps look for "
+            "it, as beyond a limit that moves with the latents. Use NUTS: the answer is wrong"
+        )
     return (
         f"EP has not converged after {result.num_sweeps} sweeps: the last one still moved a "
         f"margin by {result.max_change:.2g} posterior standard deviations (tol={tol:.2g}), and "

@@ -12,6 +12,7 @@ import numpyro.distributions as dist
 from jax import Array, core
 from numpyro import validation_enabled
 from numpyro.distributions import constraints
+from numpyro.distributions.transforms import AffineTransform, ComposeTransform
 
 from bayesrank.infer.reader.prior import is_gaussian, unwrap
 
@@ -66,7 +67,7 @@ def observed_density(fn: dist.Distribution, value: Array) -> SiteDensity:
     """Log density of the elements of an observed site, as `elementwise` gives its distribution."""
     base, mask = unwrap(fn)
     if base.event_dim or not isinstance(base, (dist.MixtureSameFamily, dist.MixtureGeneral)):
-        return SiteDensity(fn.log_prob(value))
+        return SiteDensity(_cut_off(base, mask, value, fn.log_prob(value)))
     if mask is not None:  # no slope passes through a datum that is not a number
         value = jnp.where(mask, value, base.support.feasible_like(value))
     parts = base.component_log_probs(value)
@@ -77,6 +78,23 @@ def observed_density(fn: dist.Distribution, value: Array) -> SiteDensity:
     # No gradient flows into a part without density.
     known = jnp.where(jnp.isneginf(parts), -jnp.inf, parts)
     return SiteDensity(jax.nn.logsumexp(known, axis=-1), parts)
+
+
+def is_cut_off(fn: dist.Distribution) -> bool:
+    """Whether a distribution is a transform of one that is bounded."""
+    base, _ = unwrap(fn)
+    transformed = isinstance(base, dist.TransformedDistribution)
+    return transformed and not is_real(base.base_dist.support)
+
+
+def _cut_off(base: dist.Distribution, mask: Any, value: Array, log_prob: Any) -> Any:
+    """A log density, minus infinity where a transform leads to values that its base has not."""
+    if not isinstance(base, dist.TransformedDistribution) or not is_cut_off(base):
+        return log_prob
+    given: Any = base.base_dist.support
+    inside = given(ComposeTransform(base.transforms).inv(value))
+    inside = inside if mask is None else inside | ~jnp.asarray(mask)
+    return jnp.where(inside, log_prob, -jnp.inf)
 
 
 def latent_density(fn: dist.Distribution, value: Array) -> SiteDensity:
@@ -112,6 +130,19 @@ def is_real(support: Any) -> bool:
     while hasattr(support, "base_constraint"):
         support = support.base_constraint
     return support in (constraints.real, constraints.real_vector, constraints.real_matrix)
+
+
+def leaves_out_domain(fn: dist.Distribution) -> bool:
+    """Whether an affine map says that it takes all real numbers, and is given some of them."""
+    base, _ = unwrap(fn)
+    if not isinstance(base, dist.TransformedDistribution):
+        return False
+    given: Any = base.base_dist.support
+    for transform in base.transforms:
+        if isinstance(transform, AffineTransform) and is_real(transform.domain):
+            return not is_real(given)
+        given = transform.codomain
+    return False
 
 
 def starts_at_zero(fn: dist.Distribution) -> bool:

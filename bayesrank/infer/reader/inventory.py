@@ -17,9 +17,10 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import constraints
 
-from bayesrank.infer.reader.densities import has_log_density, starts_at_zero
+from bayesrank.infer.reader.densities import has_log_density, leaves_out_domain, starts_at_zero
 from bayesrank.infer.reader.precision import as_number
 from bayesrank.infer.reader.prior import unwrap
+from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.reader.roles import Role, roles_of_bounded
 from bayesrank.infer.reader.traced import Traced
 
@@ -55,6 +56,9 @@ def take_inventory(source: Traced, params: Mapping[str, Any]) -> Inventory:
         }
         roles |= roles_of_bounded(source.sites, sites, roles, held)
     _refuse_empty(roles, params)
+    for name, role in roles.items():
+        if role is Role.LATENT and leaves_out_domain(sites[name]["fn"]):
+            raise Refusal("domain_left_out", name).error()
     return _inventory(sites, roles, params, source.validates)
 
 

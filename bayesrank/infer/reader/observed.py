@@ -17,6 +17,7 @@ from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.infer.quadrature_check import QuadratureMoments
 from bayesrank.infer.reader.affine import Affine, Degree
 from bayesrank.infer.reader.components import Components, find_components
+from bayesrank.infer.reader.densities import is_cut_off
 from bayesrank.infer.reader.jaxpr import UnknownValueError, computed, needed_equations
 from bayesrank.infer.reader.joint import Joint
 from bayesrank.infer.reader.predictors import (
@@ -66,10 +67,13 @@ def all_factors(joint: Joint, power: float, spread: Array) -> Observed:
             raise _depends_on_latents(joint, name, "scale", "scale_of_data")
         if weight is not None:
             checks.append((Refusal("no_weight", name), jnp.isfinite(weight) & (weight >= 0)))
-        found = observed_factors(joint, name, power, spread)
         supported = joint.observed[name].supported
-        if supported is not None and not isinstance(supported, (Affine, Degree)):
+        moves = isinstance(supported, (Affine, Degree))
+        if moves and not is_cut_off(joint.sites_at_zero()[name]["fn"]):
+            raise _depends_on_latents(joint, name, "supported", "moving_support")
+        if supported is not None and not moves:
             checks.append((Refusal("unsupported_value", name), supported))
+        found = observed_factors(joint, name, power, spread)
         if isinstance(found, Factors):
             factors[name] = found
             constant += found.constant

@@ -91,6 +91,15 @@ _MESSAGES = {
         "{detail} of observed site {name!r} is not a number, or outside the support of its "
         "distribution, so the data have no density. Correct it, or mask it (obs_mask)"
     ),
+    "domain_left_out": (
+        "latent site {name!r} is bounded, but its AffineTransform says that it takes all real "
+        "numbers. State what it is given: AffineTransform(loc, scale, domain=base.support)"
+    ),
+    "moving_support": (
+        "which values observed site {name!r} can take depends on latent site(s) {detail}, as of "
+        "Uniform(f - 1, f + 1): its density is cut off where they move. Fix these with "
+        "params={{...}}, or use NUTS"
+    ),
     "not_sparse": (
         "structure={name!r} needs {detail}independent Gaussian latents that are all observed (or, "
         "for 'probes', also normal ones each drawn given few others, and GaussianRandomWalk), and "
