@@ -1,6 +1,7 @@
 """Results are complete or untouched, whatever fails, and whenever the process is killed."""
 
 import csv
+import errno
 import io
 import os
 import signal
@@ -232,17 +233,27 @@ def test_a_closed_standard_output_is_said_and_closed_others_do_no_harm(tmp_path)
     assert done.returncode == 0 and done.stdout.startswith("bayesrank")
 
 
-def test_what_cannot_be_printed_is_not_laid_on_the_results(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("number", "code", "said"),
+    [
+        (errno.ENOSPC, 2, "The output cannot be written (No space left on device)."),
+        (errno.EPIPE, 1, "The output was not read to its end; nothing was written."),
+    ],
+)
+def test_what_cannot_be_printed_is_not_laid_on_the_results(
+    tmp_path, monkeypatch, capsys, number, code, said
+):
     class Full(io.StringIO):
         def flush(self):
-            raise OSError(28, "No space left on device")
+            if self.getvalue():
+                raise OSError(number, os.strerror(number))
 
+    monkeypatch.setattr(app, "kept", lambda: "nothing was written")
     monkeypatch.setattr(sys, "stdout", Full())
     with pytest.raises(PrintError) as lost, job(tmp_path / "out", FILES, (), quiet=True) as run:
         run.show("a table")
-    with pytest.raises(SystemExit, match="2"):
+    with pytest.raises(SystemExit, match=str(code)):
         app._refuse(lost.value)
     sys.stdout.close()
-    said = "Error: The output cannot be written (No space left on device).\n"
-    assert capsys.readouterr().err == said
+    assert capsys.readouterr().err == f"Error: {said}\n"
     assert not list(tmp_path.iterdir())

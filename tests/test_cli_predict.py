@@ -164,3 +164,15 @@ def test_probabilities_without_the_advantage_of_a_position_are_said_to_be(tmp_pa
     assert "leave out the advantage of playing at home" in said.err
     one, other = (float(row["win"]) for row in csv.DictReader(io.StringIO(said.out)))
     assert one + other == pytest.approx(1.0, abs=1e-5)
+
+
+@pytest.mark.slow
+def test_pairs_that_no_comparison_links_are_counted(tmp_path, capsys):
+    games, pairs = tmp_path / "games.csv", tmp_path / "pairs.csv"
+    games.write_text("winner,loser\na,b\nc,d\n")
+    pairs.write_text("first,second\na,b\na,c\nd,b\n")
+    out = tmp_path / "out"
+    assert run("rank", games, "--out", out, "--crosscheck", "none", "--quiet") == 0
+    capsys.readouterr()
+    assert run("predict", out, pairs) == 0
+    assert "no comparison links the items of 2 pairs: their" in capsys.readouterr().err

@@ -131,6 +131,8 @@ def _refuse(error: Exception) -> NoReturn:
     if isinstance(error, TooLargeError | OutputError):
         _fail(str(error))
     if isinstance(error, PrintError):
+        if error.error.errno == errno.EPIPE:
+            say(f"Error: The output was not read to its end; {kept()}.")
         _give_up_output(error.error)
     from bayesrank.datasets.errors import DataError  # loads NumPy
 

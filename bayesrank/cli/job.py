@@ -48,10 +48,9 @@ class Job:
             raise PrintError(error) from None
 
     def _show(self, things: Sequence[Any]) -> None:
-        console = stdout_console()
+        console, text = stdout_console(), ""
         for thing in things:
-            if self._begun:
-                console.print()
+            text += "\n" if self._begun else ""
             self._begun = True
             with console.capture() as printed:
                 if isinstance(thing, str):
@@ -59,8 +58,8 @@ class Job:
                         console.print(shown(line), markup=False, highlight=False)
                 else:
                     console.print(thing)
-            lines = (line.rstrip() for line in printed.get().splitlines())
-            console.file.write("".join(f"{line}\n" for line in lines))
+            text += "".join(f"{line.rstrip()}\n" for line in printed.get().splitlines())
+        console.file.write(text)  # by Rich, the process would end where nobody reads
         console.file.flush()
 
     @property

@@ -7,7 +7,7 @@ from typing import Any
 import click
 import numpy as np
 
-from bayesrank._names import meant
+from bayesrank._names import count_of, meant
 from bayesrank.cli.outputs import OutputError, give_tables, refuse_to_replace
 from bayesrank.cli.pipeline import FILES
 from bayesrank.cli.results import load_results
@@ -51,7 +51,19 @@ def predict(
         label = getattr(ranker, "position_label_", None)
         if label is not None and ranker.posterior_.effects().position_effect is not None:
             say(f"Note: the probabilities leave out the advantage of {label}.")
+        _tell_unlinked(ranker, numbers)
     give_tables(given, "give another --out or --skills")
+
+
+def _tell_unlinked(ranker: Any, numbers: np.ndarray) -> None:
+    """Say of how many pairs the data say nothing, because no comparison links their items."""
+    parts, ranked = ranker.components_, (numbers < len(ranker.names_)).all(axis=1)
+    if parts is None:
+        return
+    apart = int((np.ptp(np.asarray(parts)[numbers[ranked]], axis=1) > 0).sum())
+    if apart:
+        said = "their probabilities take the groups for equally good"
+        say(f"Note: no comparison links the items of {count_of(apart, 'pair')}: {said}.")
 
 
 def _read_pairs(path: Path, names: list[str]) -> np.ndarray:
