@@ -1,5 +1,6 @@
 """What is found in a program's trace: rows, degrees, factors, and Gaussian priors in every form."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -145,6 +146,22 @@ def largest(jaxpr: Any) -> int:
             if hasattr(inner, "eqns"):
                 size = max(size, largest(inner))
     return size
+
+
+def test_numbers_that_are_taken_are_those_that_are_indexed():
+    """`jnp.take` reads NaN beyond the ends, which the columns of rows cannot be."""
+    number = np.array([3, 0, 3])
+
+    def model(take):
+        f: Any = numpyro.sample("f", dist.Normal(0.0, 1.0).expand([4]))
+        numpyro.sample("y", dist.Normal(take(f), 0.5), obs=np.arange(3.0))
+
+    taken, indexed = (
+        EP(partial(model, take)).run(jax.random.key(0))
+        for take in (lambda f: jnp.take(f, number), lambda f: f[number])
+    )
+    assert_allclose(taken.joint_mean, indexed.joint_mean, atol=1e-12)
+    assert_allclose(taken.log_evidence, indexed.log_evidence, atol=1e-12)
 
 
 @pytest.mark.parametrize("likelihood", [Thurstone, dist.BernoulliLogits])

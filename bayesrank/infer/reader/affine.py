@@ -29,6 +29,7 @@ from bayesrank.infer.reader.jaxpr import (
     bind,
     degree_of,
     linear_operands,
+    moves_integers,
 )
 
 
@@ -235,13 +236,15 @@ def _move(equation: Equation, operands: list[Any]) -> list[Value]:
     width = max(x.values.shape[-1] for x in affine.values())
     even = {i: x.widened(width) if sparse else x.densified() for i, x in affine.items()}
 
-    def moved(rows: Callable[[Affine], Any], kind: Any) -> list[Array]:
+    def moved(move: Equation, rows: Callable[[Affine], Any], kind: Any) -> list[Array]:
         linear = linear_operands(equation.name, len(operands))
         each = {i: rows(x).astype(kind) for i, x in even.items()}
-        return _by_column(equation, operands, each, linear)
+        return _by_column(move, operands, each, linear)
 
-    values = moved(lambda x: x.values, next(iter(affine.values())).values.dtype)
-    columns = moved(lambda x: x.columns, jnp.int32) if sparse else [None] * len(values)
+    values = moved(equation, lambda x: x.values, next(iter(affine.values())).values.dtype)
+    columns: list[Any] = [None] * len(values)
+    if sparse:
+        columns = moved(moves_integers(equation, 0), lambda x: x.columns, jnp.int32)
     moves = zip(offsets, values, columns, strict=True)
     return [Affine(o, v, c, size, sites) for o, v, c in moves]
 

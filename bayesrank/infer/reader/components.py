@@ -27,6 +27,7 @@ from bayesrank.infer.reader.jaxpr import (
     bind,
     concrete_value,
     flat,
+    moves_integers,
 )
 
 _ELEMENTWISE = frozenset(
@@ -173,7 +174,7 @@ class _Walker:
             axes = tuple(equation.params["dimension_numbers"].start_index_map)
             joined = self._shared(operands[0], axes).astype(np.int32)
             anywhere = np.zeros(equation.input_shapes[1], np.int32)
-            return [np.asarray(x) for x in bind(equation, [joined, anywhere])]
+            return [np.asarray(x) for x in bind(moves_integers(equation, -1), [joined, anywhere])]
 
     def _shared(self, marks: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
         """The one mark of all elements along `axes`; an error if these do not hang together."""
@@ -197,7 +198,7 @@ class _Walker:
             array = self._value(operand)
             is_number = np.issubdtype(array.dtype, np.inexact)
             moved.append(np.full(array.shape, -1, np.int32) if is_number else array)
-        return [np.asarray(x) for x in bind(equation, moved)]
+        return [np.asarray(x) for x in bind(moves_integers(equation, -1), moved)]
 
     def _custom(self, equation: Equation, operands: list[np.ndarray | None]) -> list[np.ndarray]:
         """A call with its own derivative rule: walk through the function that it calls."""

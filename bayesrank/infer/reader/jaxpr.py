@@ -139,6 +139,13 @@ def bind(equation: Equation, operands: Sequence[Any]) -> list[Any]:
     return list(result) if equation.primitive.multiple_results else [result]
 
 
+def moves_integers(equation: Equation, nothing: int) -> Equation:
+    """The same move, of numbers that cannot be NaN: it reads `nothing` beyond the ends."""
+    if equation.params.get("fill_value") is None:
+        return equation
+    return equation._replace(params=equation.params | {"fill_value": nothing})
+
+
 def evaluated(
     equations: Iterable[Equation], outputs: Iterable[int | Constant], known: dict[int, Any]
 ) -> list[Any]:
