@@ -306,5 +306,5 @@ def test_a_short_walk_is_told_with_the_fix(capsys):
         found = NestedEP(regression).run(KEY, Y, num_warmup=1, num_samples=4)
     found.print_summary()
     assert "It has not converged" in capsys.readouterr().out
-    with pytest.raises(ValueError, match="target_accept_prob is 1; pass a number above 0 and"):
+    with pytest.raises(ValueError, match="target_accept_prob is 1.0; pass a number above 0 and"):
         NestedEP(regression).run(KEY, Y, target_accept_prob=1.0)
