@@ -194,15 +194,6 @@ def test_ties_of_weighted_rows_are_counted_alike(folder, seen, capsys):
     assert (found["num_comparisons"], found["num_ties"]) == (7, 4)
 
 
-def test_same_seed_same_table(folder, seen, capsys):
-    def table(seed):
-        assert run("rank", "c.csv", "--quiet", "--seed", seed) == 0
-        return capsys.readouterr().out
-
-    assert table("1") == table("1") != table("2")
-    assert seen[0][0].features is None
-
-
 @pytest.mark.parametrize("error", [RuntimeError("no convergence"), KeyboardInterrupt()])
 def test_nothing_is_left_behind_when_the_work_fails(folder, monkeypatch, capsys, error):
     def fail(data, settings, steps):

@@ -65,6 +65,7 @@ REFUSED = [
      "winner,loser,judge\na,b,x\nb,a,y\n", "names 'amplitude'; there are ('scale', "),
     ("rank --judge who", "", "", "there is no column 'who'"),
     ("rank --home", "", "", "--home needs a file"),
+    ("rank --items i.csv --time t", "", "", "leave out --items or --time"),
     ("!rank log.csv --judge Task --time t", "log.csv", LOG, "--judge does not go with --time"),
     ("by --ignore category --ignore Task", "log.csv", LOG, "no column of the file is read as"),
     ("by --category Task --ignore category", "log.csv", LOG, "of one category (code), and its"),

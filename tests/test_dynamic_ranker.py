@@ -6,12 +6,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
+from cli_run import said
 from scipy.special import ndtr
 
 from bayesrank import PairwiseRanker, PreferenceGP
-from bayesrank.cli.app import cli
-from bayesrank.datasets import DataError, read_comparisons
 from bayesrank.estimators.times import read_times
 from bayesrank.solvers.comparisons.dynamic import check_room
 
@@ -147,40 +145,8 @@ def test_more_than_fits_is_refused_with_its_size_and_fix():
 @pytest.mark.slow
 def test_rank_reads_a_column_of_times(tmp_path):
     rows = [f"{NAMES[w]},{NAMES[x]},{d}" for (w, x), d in zip(PAIRS, DATES, strict=True)]
-    games = tmp_path / "games.csv"
+    games, out = tmp_path / "games.csv", tmp_path / "out"
     games.write_text("\n".join(["winner,loser,day", *rows]))
-    out = tmp_path / "out"
-    ran = CliRunner().invoke(cli, ["rank", str(games), "--time", "day", "--out", str(out)])
-    assert ran.exit_code == 0, ran.output
-    assert f"Skills change over time; the ranking is as of {LAST}." in ran.output
+    printed, _ = said("rank", games, "--time", "day", "--out", out)
+    assert f"Skills change over time; the ranking is as of {LAST}." in printed
     assert (out / "ranker.npz").exists() and len(pd.read_csv(out / "ranking.csv")) == 4
-
-
-@pytest.mark.parametrize(
-    ("cells", "message"),
-    [
-        (["1", "x"], "'x' is not a finite number"),
-        (["2024-05-31", "3"], "'3' is not a date"),
-        (["2024-06-31", "2024-05-01"], "'2024-06-31' is not a date"),
-        (["", "1"], "the number is missing"),
-        (["1", "nan"], "'nan' is not a finite number"),
-    ],
-)
-def test_cells_that_are_no_times_are_refused(tmp_path, cells, message):
-    path = tmp_path / "games.csv"
-    path.write_text("winner,loser,day\n" + "".join(f"a,b,{cell}\n" for cell in cells))
-    with pytest.raises(DataError, match=message):
-        read_comparisons(path, time="day")
-
-
-def test_times_need_a_column_and_a_table(tmp_path):
-    path = tmp_path / "games.csv"
-    path.write_text("winner,loser\na,b\n")
-    with pytest.raises(DataError, match="day"):
-        read_comparisons(path, time="day")
-    orders = tmp_path / "orders.soc"
-    orders.write_text("# NUMBER ALTERNATIVES: 2\n# ALTERNATIVE NAME 1: a\n1: 1,2\n")
-    with pytest.raises(DataError, match="files of orders have no columns; leave out --time"):
-        read_comparisons(orders, time="day")
-    ran = CliRunner().invoke(cli, ["rank", "x.csv", "--items", "y.csv", "--time", "day"])
-    assert ran.exit_code == 2 and "leave out --items or --time" in ran.output

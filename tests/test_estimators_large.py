@@ -9,9 +9,9 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from cli_run import run
 
 from bayesrank import PairwiseRanker, PreferenceGP
-from bayesrank.cli import main
 from bayesrank.infer import EP
 from bayesrank.infer.posterior import posterior_from, posterior_state
 from bayesrank.models import preference_gp, thurstone
@@ -139,11 +139,6 @@ def test_a_saved_ranker_answers_as_before(rankers, tmp_path):
     assert again.rank().names == large.rank().names
 
 
-def run(*command):
-    with pytest.raises(SystemExit, match="0"):
-        main(list(command))
-
-
 @pytest.mark.slow
 def test_predict_at_the_terminal_knows_new_items_by_their_features(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -162,9 +157,9 @@ def test_predict_at_the_terminal_knows_new_items_by_their_features(tmp_path, mon
     fit = "rank c.csv --items items.csv --out large --hyperparameters prior"
     ask = "predict large p.csv --items new.csv --out chances.csv --skills skills.csv"
     with few_kept():
-        run(*fit.split())
+        assert run(*fit.split()) == 0
         told = capsys.readouterr().out
-        run(*ask.split())
+        assert run(*ask.split()) == 0
     said = "NUTS takes too long for so many items. Standard deviations of differ"
     assert said in " ".join(told.split())
     told = np.loadtxt("chances.csv", delimiter=",", skiprows=1, usecols=2)

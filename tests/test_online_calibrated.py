@@ -178,20 +178,6 @@ def test_fit_forgets_and_arrays_are_padded_by_minus_one():
     assert again.n_seen_ == len(y)
 
 
-def test_it_stops_making_mistakes_where_rankings_can_be_separated():
-    rng = np.random.default_rng(3)
-    X = rng.normal(size=(1000, 3))
-    utility = X @ rng.normal(size=(3, 4))
-    gaps = np.abs(np.diff(np.sort(np.c_[utility, np.zeros(1000)], axis=1))).min(axis=1)
-    X, utility = X[gaps > 0.2], utility[gaps > 0.2]
-    y = [[int(a) for a in np.argsort(-row) if row[a] > 0] for row in utility]
-    model, updates = CalibratedPerceptron(4), []
-    for _ in range(100):
-        updates.append(model.partial_fit(X, y).n_updates_)
-    assert updates[-1] == updates[-2] > 0
-    assert model.predict(X) == y
-
-
 @pytest.mark.parametrize(
     ("options", "y", "message"),
     [

@@ -220,21 +220,6 @@ def test_thresholds_stay_in_order_after_every_update(stream, seed):
     assert (np.diff(history.mean(2), axis=1) >= 0).all()
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_mistakes_stay_below_the_bound_on_separable_streams(seed):
-    rng = np.random.default_rng(seed)
-    w, c = rng.normal(size=D), np.array([-0.8, 0.1, 0.9])
-    norm = np.sqrt(w @ w + c @ c)
-    rows = rng.normal(size=(3000, D))
-    margin = np.abs((rows @ w)[:, None] - c).min(1) / norm
-    rows = rows[margin > 0.08]
-    levels = 1 + ((rows @ w)[:, None] > c).sum(1)
-    gamma = (np.abs((rows @ w)[:, None] - c) / norm).min()
-    model = PRank(K)
-    mistakes = (model.prequential(rows, levels) != levels).sum()
-    assert 0 < mistakes <= (K - 1) * ((rows**2).sum(1).max() + 1) / gamma**2
-
-
 @pytest.mark.parametrize(
     ("degree", "sigma", "scale"), [(1, 1.0, 1.0), (2, 1.0, 1.0), (3, 0.7, 2.0)]
 )

@@ -70,22 +70,21 @@ def scale_of_a_prior_known():
     observe(dist.Normal(normal("f", np.exp(0.2), (4,))[GROUP], 0.7), Y)
 
 
-def carry_not_affine():
+def scan_with(mean: Any) -> None:
     def step(last: Any, now: Any) -> tuple[Any, None]:
-        x = numpyro.sample("x", dist.Normal(jnp.sin(last), 0.5))
+        x = numpyro.sample("x", dist.Normal(mean(last), 0.5))
         numpyro.sample("y", dist.Normal(x, 0.5), obs=now)
         return x, None
 
     scan(step, 0.0, Y)
+
+
+def carry_not_affine():
+    scan_with(jnp.sin)
 
 
 def carry_made_affine():
-    def step(last: Any, now: Any) -> tuple[Any, None]:
-        x = numpyro.sample("x", dist.Normal(0.9 * last, 0.5))
-        numpyro.sample("y", dist.Normal(x, 0.5), obs=now)
-        return x, None
-
-    scan(step, 0.0, Y)
+    scan_with(lambda last: 0.9 * last)
 
 
 def weights_of_a_mixture():
