@@ -13,8 +13,9 @@ comparison sees its two items only through their difference, so their site has r
 scalar site used here.
 
 Power EP (Minka, 2004) removes only a fraction ``power`` of a site and matches the moments of the
-factor raised to that power. A factor that counts c times is c equal factors, each with its share of
-one site, as repeated rows have: that is power ``1 / c`` of the whole.
+factor raised to that power. A factor that counts c times, c at least 1, is c equal factors, each
+with its share of one site, as repeated rows have: that is power ``1 / c`` of the whole. A factor
+that counts in part is another likelihood, whose moments quadrature gives.
 
 References
 ----------
@@ -53,7 +54,9 @@ class Block(NamedTuple):
     offset: Array  # added to margins ``a_k' x`` to make predictors, shape (G,)
     moments: Callable[[Array, Array], TiltedMoments]  # at cavities (G,), of factors to `power`
     gaussian: bool = False  # their sites are the same at any cavity, which may be lost to rounding
-    repeats: Array | None = None  # how often each factor of `moments` counts, (G,); once without it
+    repeats: Array | None = (
+        None  # how often each factor of `moments` counts, (G,), from 1 on; once without it
+    )
 
     def share(self, power: float) -> Any:
         """Share of its site that a factor's cavity is without."""
@@ -321,21 +324,8 @@ def _matched(
     # A margin that touches no latent has nothing to learn: it is left alone, and not counted as
     # skipped.
     kept = ~usable & (variance > 0)
-    if block.repeats is not None:
-        pace = _pace(-moments.d2 * v, power)
-        new_tau, new_nu = tau + pace * (new_tau - tau), nu + pace * (new_nu - nu)
     new_tau, new_nu = jnp.where(usable, new_tau, tau), jnp.where(usable, new_nu, nu)
     return new_tau, new_nu, kept, Tilted(m, v, *moments)
-
-
-def _pace(narrowed: Array, power: Any) -> Array:
-    """Share of a step of sites that keeps cavities proper where less than a whole factor counts.
-
-    A cavity of precision c without w < 1 of a site, of all others' precision R, has to solve
-    ``c + (1 - w) t(c) = R``, where t is what the factor adds, ``c r / (1 - r)`` if it takes the
-    share r of the variance. A step of Newton's method is this one, if r is the same nearby.
-    """
-    return jnp.where(power > 1, (1 - narrowed) / (1 - narrowed / jnp.maximum(power, 1)), 1.0)
 
 
 def largest_change(before: Any, after: Any, xp: Any = jnp) -> Array:

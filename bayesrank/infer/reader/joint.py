@@ -174,7 +174,7 @@ def _observed_outputs(site: dict[str, Any], validating: bool) -> ObservedOutputs
         return ObservedOutputs(log_prob, None, scale, None, None)
     closed_form = None
     known = with_known_moments(base)
-    if known is not None:
+    if known is not None and not site.get("in_part", False):
         closed_form = (known, getattr(known, known.predictor), value, mask)
     if scale is not None:
         scale = with_trailing_axes(scale, site["fn"].event_dim - fn.event_dim)

@@ -33,7 +33,9 @@ from bayesrank.infer.reader.jaxpr import (
     Constant,
     Equation,
     FlatTrace,
+    UnknownValueError,
     computed,
+    concrete_value,
     evaluated,
     flat,
     needed_equations,
@@ -222,6 +224,8 @@ def _trace(
         check_known_domains(messages, validates)
         dynamic = {name: _dynamic(message) for name, message in messages.items()}
         named, found["tree"] = jax.tree_util.tree_flatten_with_path(dynamic)
+        places = enumerate(path for path, _ in named)
+        found["scales"] = {path[0].key: place for place, path in places if path[1].key == "scale"}
         outputs = [_as_numbers(path[0].key, leaf) for path, leaf in named]
         initial = {name: jnp.asarray(make()) for name, make in unknown.initial.items()}
         domains = list(unknown_domains(messages, validates))
@@ -252,6 +256,9 @@ def _assembled(
     variables = [Constant(leaf) if _is_static(leaf) else number for leaf, number in leaves]
     outputs, initial, holds, given = jax.tree.unflatten(found["groups"], variables)
     domains, tree = tuple(zip(found["domains"], holds, strict=True)), found["called"]
+    whole = traced._replace(equations=tuple(kept), constants=constants)
+    for name, place in found["scales"].items():
+        found["messages"][name]["in_part"] = _counts_in_part(whole, outputs[place])
     called = None if tree is None else (tuple(given), tree)
     equations = needed_equations(kept, variables, ())
     read = {x for equation in equations for x in equation.variables}
@@ -299,6 +306,15 @@ def _taken_out(
         else:
             kept.append(equation)
     return inputs, constants, kept
+
+
+def _counts_in_part(trace: FlatTrace, scale: Any) -> bool:
+    """Whether some datum counts less than once, as far as is known before code is compiled."""
+    try:
+        known = scale.value if isinstance(scale, Constant) else concrete_value(trace, scale)
+    except UnknownValueError:
+        return True
+    return not np.all((np.equal(known, 0)) | (np.greater_equal(known, 1)))
 
 
 def readable_arguments(
