@@ -118,7 +118,7 @@ def read_sides(found: Found, chosen: ColumnNames) -> Battles:
 
 
 def _always_better(outcome: NDArray[np.integer[Any]], *sides: Column) -> Column | None:
-    """The side that won whenever one did, if that is no chance: winners are written there."""
+    """The side that won whenever one did, if there are many such rows: winners stand there."""
     decided = outcome[outcome != TIE]
     if len(decided) < _FEWEST or (decided != decided[0]).any():
         return None

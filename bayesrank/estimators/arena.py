@@ -282,9 +282,9 @@ class ArenaRanker(StoredLogRanker, NamedRanker):
         Returns
         -------
         list of Effect
-            Of the position, if it is known: how often the item shown first wins, in 100 comparisons
-            of equal items without ties. Of the tie width, if there are ties: how often equal items
-            tie.
+            That of the position, if it is known: how often the item shown first wins, in 100
+            comparisons of equal items without ties. That of the tie width, if there are ties: how
+            often equal items tie.
 
         Raises
         ------
