@@ -33,6 +33,7 @@ def numbers(data):
     return EM("gaussian", strength=6.0, tol=1e-9).run(*data, kernel=kernel, progress_bar=False)
 
 
+@pytest.mark.slow
 def test_users_of_the_fit_would_get_the_same_as_new_ones(data, numbers):
     """Their own parameters, found together with what is shared, and now given that."""
     new = numbers.condition(*data)

@@ -103,6 +103,7 @@ def test_the_solver_has_the_fixed_point_of_ep_on_the_joint_program(process, ties
     np.testing.assert_allclose(chains.log_evidence, joint.log_evidence, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("process", ["walk", "matern12", "matern32"])
 def test_the_prior_is_drawn_in_single_precision_too(process):
     times = np.linspace(0.0, 1.0, 10)

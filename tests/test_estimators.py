@@ -165,8 +165,9 @@ def test_ranking_is_that_of_the_draws(fitted):
 @pytest.mark.parametrize(
     ("likelihood", "factor"),
     # A logistic variable of scale s has the variance (pi s)**2 / 3, two normal ones 2 sigma**2.
-    [pytest.param("probit", 1.0, marks=pytest.mark.slow), ("logit", np.sqrt(np.pi**2 / 6.0))],
+    [("probit", 1.0), ("logit", np.sqrt(np.pi**2 / 6.0))],
 )
+@pytest.mark.slow
 def test_the_best_questions_of_pairs_that_were_not_compared(data, fitted, likelihood, factor):
     result, pairs = fitted.result, np.stack(np.triu_indices(N_ITEMS, 1), axis=1)
     beliefs = Beliefs(result.mean["f"], result.covariance["f"], factor * result.params["noise"])

@@ -116,7 +116,7 @@ def one_result(count):
 
 
 @pytest.mark.parametrize("computed", [False, True])
-@pytest.mark.parametrize("count", [0.01, 0.3])
+@pytest.mark.parametrize("count", [pytest.param(0.01, marks=pytest.mark.slow), 0.3])
 def test_a_part_of_a_datum_is_a_power_of_its_likelihood(count, computed):
     """Also where the program computes it, and it is not known before code is compiled."""
     program = (lambda count: one_result(3.0 * count)) if computed else one_result

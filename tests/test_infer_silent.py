@@ -235,6 +235,7 @@ def test_a_shifted_distribution_has_no_density_below_its_limit():
     assert_allclose(result.log_evidence, np.log(mass.sum() * (grid[1] - grid[0])), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_limits_that_the_sweeps_do_not_find_are_told():
     with pytest.warns(ConvergenceWarning, match="no density where the sweeps look.*Use NUTS"):
         result = EP(late).run(KEY, -2.0)

@@ -85,7 +85,7 @@ def appendix_a(
     return h, a, log_evidence + 0.5 * shift @ a @ shift + np.log(s).sum()
 
 
-@pytest.mark.parametrize("graph", [None, GRAPH])
+@pytest.mark.parametrize("graph", [None, pytest.param(GRAPH, marks=pytest.mark.slow)])
 def test_paper_algorithm(graph):
     """Same fixed point, and the same evidence as its equation (11), with and without the graph."""
     result = EP(pairs_gp(graph), tol=1e-9).run(jax.random.key(0), WINNER, LOSER)

@@ -373,6 +373,7 @@ def test_programs_of_every_form_answer_to_changed_data(form):
     assert result.accuracy.is_good
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inside", [True, False])
 def test_a_hyperparameter_that_the_program_substitutes_starts_there(inside):
     def program(y):

@@ -302,6 +302,7 @@ def test_forgetting_follows_a_stream_that_changes():
     assert np.abs(idle.coef_).max() < 1e-3
 
 
+@pytest.mark.slow
 def test_much_forgetting_for_long_keeps_the_covariance_positive():
     """Rounding errors must not be blown up: three nearly collinear features, 4,000 examples."""
     rng = np.random.default_rng(12)
