@@ -16,9 +16,9 @@ jax.config.update("jax_enable_x64", True)
 # and count for no test: what several tests compile belongs in one.
 LIMIT = 1.0
 # A test over the limit is listed; a run fails over this multiple of it, since the same test takes
-# half as much again where it is the first to compile a program. On a machine of continuous
-# integration, whose pace nothing is known of, tests are listed alone.
-_ALLOWANCE = 2.0
+# twice as much where it is the first to compile a program, and again where others use the machine.
+# On a machine of continuous integration, whose pace nothing is known of, tests are listed alone.
+_ALLOWANCE = 4.0
 # How long `_lap` takes where the limit was set, with nothing beside it.
 _LAP = 0.05
 
