@@ -96,7 +96,7 @@ def few():
     return (users, items, functions[users, items] + 0.5 * rng.normal(size=len(users))), kernel
 
 
-def _is_the_papers(result, data, base, core, strength, mean_strength):
+def _assert_the_papers(result, data, base, core, strength, mean_strength):
     scale = 0.5 * np.var(data[2]) / np.diagonal(base).mean()
     h, kernel, variance, trace = _paper(
         data, scale * base, core, strength, mean_strength, len(result.trace)
@@ -110,7 +110,7 @@ def _is_the_papers(result, data, base, core, strength, mean_strength):
 
 def test_iterations_are_the_papers(data, plain):
     base = 0.5 * (np.eye(M) + 1.0)
-    _is_the_papers(plain[1], data, base, np.arange(M), 0.0, 0.0)
+    _assert_the_papers(plain[1], data, base, np.arange(M), 0.0, 0.0)
 
 
 CORE: Any = {
@@ -122,7 +122,7 @@ CORE: Any = {
 def test_iterations_with_a_prior_and_a_core_are_those_of_dense_algebra(few):
     engine = EM("gaussian", **CORE, learn_base=False, accelerate=False, max_iterations=15)
     result = engine.run(*few[0], kernel=few[1], progress_bar=False)
-    _is_the_papers(result, few[0], few[1], np.array([1, 3, 4]), 5.0, 3.0)
+    _assert_the_papers(result, few[0], few[1], np.array([1, 3, 4]), 5.0, 3.0)
 
 
 @pytest.fixture(scope="module")

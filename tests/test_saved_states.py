@@ -131,15 +131,15 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _same(found: Any, told: Any, where: str) -> None:
+def _assert_same(found: Any, told: Any, where: str) -> None:
     if isinstance(told, dict):
         assert found.keys() == told.keys(), where
         for name in told:
-            _same(found[name], told[name], f"{where}.{name}")
+            _assert_same(found[name], told[name], f"{where}.{name}")
     elif isinstance(told, list):
         assert len(found) == len(told), where
         for number, (one, other) in enumerate(zip(found, told, strict=True)):
-            _same(one, other, f"{where}[{number}]")
+            _assert_same(one, other, f"{where}[{number}]")
     elif isinstance(told, float):
         np.testing.assert_allclose(found, told, rtol=1e-7, atol=1e-9, err_msg=where)
     else:
@@ -149,4 +149,4 @@ def _same(found: Any, told: Any, where: str) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_of_version_0_1_answers_as_it_did(name: str) -> None:
     told = json.loads((STATES / "answers.json").read_text("utf-8"))[name]
-    _same(plain(FILES[name](STATES / f"{name}.npz")), told, name)
+    _assert_same(plain(FILES[name](STATES / f"{name}.npz")), told, name)

@@ -127,11 +127,13 @@ def _among(
     data: ComparisonData, items: int | Sequence[Hashable] | None, fix: str | None
 ) -> ComparisonData:
     """Comparisons by the numbers of known items; others are numbered on, or refused."""
-    if isinstance(items, int) and items != data.num_items:
+    if isinstance(items, int):
+        if items == data.num_items:
+            return data
         raise ValueError(
             f"comparisons names {data.num_items} items, and there are {items}; give each a row of X"
         )
-    if items is None or isinstance(items, int) or data.orders is not None:
+    if items is None or data.orders is not None:
         return data
     numbers = numbers_of([list(data.names)], items, fix)[:, 0]
     known = {*items}

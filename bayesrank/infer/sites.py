@@ -54,9 +54,7 @@ class Block(NamedTuple):
     offset: Array  # added to margins ``a_k' x`` to make predictors, shape (G,)
     moments: Callable[[Array, Array], TiltedMoments]  # at cavities (G,), of factors to `power`
     gaussian: bool = False  # their sites are the same at any cavity, which may be lost to rounding
-    repeats: Array | None = (
-        None  # how often each factor of `moments` counts, (G,), from 1 on; once without it
-    )
+    repeats: Array | None = None  # how often each factor of `moments` counts, (G,), from 1 on
 
     def share(self, power: float) -> Any:
         """Share of its site that a factor's cavity is without."""
