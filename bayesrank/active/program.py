@@ -160,10 +160,8 @@ class SkillProgram:
 
     def _padded(self, arrays: AnswerArrays) -> dict[str, Any]:
         """Arguments of the program for answers in a bucket."""
-        count, bucket = (
-            len(arrays.comparisons),
-            next_size(len(arrays.comparisons), _SMALLEST_BUCKET),
-        )
+        count = len(arrays.comparisons)
+        bucket = next_size(count, _SMALLEST_BUCKET)
         rows = np.tile(np.array([0, 1]), (bucket, 1))
         rows[:count] = arrays.comparisons
         factor = np.ones(bucket)
