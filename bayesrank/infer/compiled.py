@@ -14,11 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
-from jax.sharding import Mesh
 
 from bayesrank._memory import TooLargeError, available, size_of
 from bayesrank._process import FORGETTERS, enter_jax
-from bayesrank.infer.gaussian.sharded import everywhere, global_array
 from bayesrank.infer.reader.freeze import digest, shared_key
 from bayesrank.infer.reader.precision import as_working_dtype, without_stale_traces
 from bayesrank.infer.reader.refusals import TracedStructureError
@@ -72,8 +70,7 @@ def compiled_call(
     enter_jax()
     if function.__closure__:
         raise TypeError(f"{function.__qualname__} closes over values that no key would show")
-    values = tuple(program.constants), as_working_dtype(dynamic)
-    constants, dynamic = values if engine.mesh is None else _placed(values, engine.mesh)
+    constants, dynamic = tuple(program.constants), as_working_dtype(dynamic)
     key = (function, engine.identity, statics, program.key, _context(), _signature(dynamic))
     build = partial(_compile, function, engine, program, constants, dynamic, statics)
     with ONE_AT_A_TIME:
@@ -129,18 +126,11 @@ def _compile(
         static.append(what)
         return result
 
-    sharding = None if engine.mesh is None else everywhere(engine.mesh)
-    stages = jit(traced, out_shardings=sharding).trace(constants, dynamic)
+    stages = jit(traced).trace(constants, dynamic)
     check_trace(stages.jaxpr)
     code = stages.lower().compile()
     check_compiled(code, stages.jaxpr)
     return _Entry(code, static[-1])
-
-
-def _placed(tree: Any, mesh: Mesh) -> Any:
-    """Arrays on all devices; every process of a mesh has all their values."""
-    sharding = everywhere(mesh)
-    return jax.tree.map(lambda leaf: global_array(leaf, sharding), tree)
 
 
 def _as_known(constant: Any) -> Any:

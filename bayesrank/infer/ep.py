@@ -9,12 +9,10 @@ from typing import Any, Literal
 import jax
 import numpy as np
 from jax import Array, core, lax
-from jax.sharding import Mesh
 
 from bayesrank._validate import check_choice, check_count, check_positive, check_share
 from bayesrank.infer import sites
 from bayesrank.infer.compiled import ONE_AT_A_TIME, compiled_call
-from bayesrank.infer.gaussian.sharded import check_mesh
 from bayesrank.infer.large_solution import match_margins, without_covariance
 from bayesrank.infer.posterior import DensePosterior, KeptPosterior
 from bayesrank.infer.reader.program import Program, read_program
@@ -30,7 +28,6 @@ from bayesrank.infer.solution import (
     check_pure,
     found_of,
     packed,
-    shared_among,
     sweep_on,
 )
 
@@ -71,10 +68,6 @@ class EP:
         all data share beside many others (``Phi @ w + e``). "auto" is dense up to 3,000 latents,
         and "probes" or "low_rank" beyond. With independent latents and a likelihood that is not
         log-concave it is then "factorised", with a warning.
-    mesh
-        Devices that share the sites, for "dense" and "factorised". They may belong to several
-        processes (`jax.distributed`), which make the same calls with the same data, and all have
-        the result.
 
     Examples
     --------
@@ -103,11 +96,8 @@ class EP:
         tol: float = 1e-4,
         precision: Literal["float64", "float32"] = "float64",
         structure: Literal["auto", "dense", "factorised", "probes", "low_rank"] = "auto",
-        mesh: Mesh | None = None,
     ) -> None:
         _check_settings(power, damping, max_sweeps, tol, precision, structure)
-        if mesh is not None:
-            check_mesh(mesh)
         self.model = model
         self.power = float(power)
         self.damping = float(damping)
@@ -115,12 +105,11 @@ class EP:
         self.tol = float(tol) if precision == "float64" else max(float(tol), 1e-3)
         self.precision = precision
         self.structure = structure
-        self.mesh = mesh
 
     @property
     def settings(self) -> dict[str, Any]:
         """Settings of the engine."""
-        names = ("power", "damping", "max_sweeps", "tol", "precision", "structure", "mesh")
+        names = ("power", "damping", "max_sweeps", "tol", "precision", "structure")
         return {name: getattr(self, name) for name in names}
 
     def with_settings(self, **changed: Any) -> EP:
@@ -145,14 +134,9 @@ class EP:
         """
         return read_program(source, params, power=self.power, structure=self.structure)
 
-    def shared_source(self, source: Traced, params: Mapping[str, Any]) -> Program:
-        """Read a program, and share its sites among the devices of the mesh.  Pure."""
-        program = self.read_source(source, params)
-        return program if self.mesh is None else shared_among(self.mesh, program, self.structure)
-
     def read(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> Program:
         """Read the program at given hyperparameters; see `read_program`."""
-        return self.shared_source(self._checked(args, kwargs, params), params)
+        return self.read_source(self._checked(args, kwargs, params), params)
 
     def _checked(self, args: tuple, kwargs: Mapping[str, Any], params: Mapping[str, Any]) -> Traced:
         """`trace`, unless a parameter that is known lies outside of its domain."""
@@ -259,10 +243,10 @@ class EP:
         limits: Limits,
     ) -> tuple[Array, EPState, Program]:
         """`evidence_and_state` of a source, and the program without derivative."""
-        fixed = self.shared_source(source.without_derivative(), _without_derivative(dict(params)))
+        fixed = self.read_source(source.without_derivative(), _without_derivative(dict(params)))
         check_pure(fixed)
         state = self.sweep(fixed, init_sites, limits)
-        program = self.shared_source(source, params)
+        program = self.read_source(source, params)
         return sites.evidence_at(program.problem, state, differentiable=True), state, fixed
 
     # ------------------------------------------------------------ running
@@ -292,8 +276,8 @@ class EP:
             Number of posterior draws of the result.
         callback
             Called after each sweep with its number and the largest move of a margin, in posterior
-            standard deviations. An error in it is raised when the sweeps have ended. With a `mesh`,
-            the first process calls it. Later sweeps of "probes" and "low_rank" do not.
+            standard deviations. An error in it is raised when the sweeps have ended. Later sweeps
+            of "probes" and "low_rank" do not call it.
 
         Raises
         ------
@@ -408,7 +392,7 @@ def _solved(
     watched: bool,
 ) -> tuple[Solution, Static]:
     params, init_sites, limits = point
-    program = engine.shared_source(source, params)
+    program = engine.read_source(source, params)
     state = engine.sweep(program, init_sites, limits, _CALLBACK if watched else None)
     found = sites.evidence_at(program.problem, state)
     return packed(program, state, source.checked_domains(params), found)
@@ -416,7 +400,7 @@ def _solved(
 
 def _rematched(engine: EP, source: Traced, point: tuple[Any, ...]) -> tuple[Any, None]:
     params, *numbers = point
-    return match_margins(engine.shared_source(source, params).problem, *numbers), None
+    return match_margins(engine.read_source(source, params).problem, *numbers), None
 
 
 def _without_derivative(tree: Any) -> Any:

@@ -10,11 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.sharding import Mesh
 
 from bayesrank.infer import sites
 from bayesrank.infer.gaussian.protocol import Large
-from bayesrank.infer.gaussian.sharded import ShardedRows
 from bayesrank.infer.quadrature_check import Faults
 from bayesrank.infer.reader.program import Program, ProgramLayout
 from bayesrank.infer.reader.refusals import Refusal
@@ -117,12 +115,6 @@ def found_of(solved: Solution, layout: ProgramLayout, tol: float) -> dict[str, A
     )
 
 
-_NOT_SHARDED = (
-    "structure={!r} is not shared among devices; use EP(structure={!r}, mesh=...), or leave mesh "
-    "out"
-)
-
-
 class Limits(NamedTuple):
     """Criteria for stopping the sweeps, see `EP`."""
 
@@ -180,17 +172,3 @@ def sweep_on(problem: Problem, settings: SweepSettings, init_sites: Sites | None
         return settings.reported(sites.step(problem, state, settings.damping))
 
     return lax.while_loop(settings.unfinished, sweep, state)
-
-
-def shared_among(mesh: Mesh, program: Program, asked: str) -> Program:
-    """Share the sites of a program among devices; `asked` is EP's structure."""
-    problem = program.problem
-    if problem.prior.on_host:
-        low_rank = asked == "low_rank"
-        raise ValueError(_NOT_SHARDED.format("low_rank" if low_rank else "probes", "dense"))
-    if not problem.prior.keeps_covariances and asked != "factorised":
-        raise ValueError(_NOT_SHARDED.format("probes", "factorised"))
-    blocks = tuple(
-        block._replace(rows=ShardedRows.over(mesh, block.rows)) for block in problem.blocks
-    )
-    return program._replace(problem=problem._replace(blocks=blocks))

@@ -88,7 +88,7 @@ def _estimated(
     def parts(flat: Array) -> tuple[Array, Array, Array]:
         params = {**fixed, **vector.values(flat)}
         given = {k: jnp.asarray(v) for k, v in params.items()}
-        problem = engine.shared_source(source, params).problem
+        problem = engine.read_source(source, params).problem
         log_prior = log_hyperprior(source, inventory, given)
         return _moving(problem, known), log_prior, vector.log_jacobian(flat)
 

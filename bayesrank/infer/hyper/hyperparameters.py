@@ -207,7 +207,7 @@ def _differentiated(
 def _site_shapes(
     engine: EP, source: Traced, params: dict[str, Any]
 ) -> tuple[tuple[()], tuple[tuple[int, ...], ...]]:
-    problem = engine.shared_source(source, params).problem
+    problem = engine.read_source(source, params).problem
     return (), tuple(block.offset.shape for block in problem.blocks)
 
 
@@ -269,7 +269,7 @@ def _refuse_without_covariances(engine: EP, inventory: Inventory, program: Trace
     if not _is_large(engine, inventory):
         return
     params = inventory.hyperparameters
-    prior = jax.eval_shape(lambda: engine.shared_source(program, params).problem.prior)
+    prior = jax.eval_shape(lambda: engine.read_source(program, params).problem.prior)
     if not prior.keeps_covariances:
         raise Refusal("no_covariances", ", ".join(inventory.latents)).error()
 
