@@ -24,8 +24,7 @@ except ImportError:  # Windows
     fcntl = None
 
 _PREFIX = ".bayesrank-"
-# As drafts are named, and as `tempfile` named them.
-_DRAFT = re.compile(r"\.bayesrank-([0-9a-f]{16}|[a-z0-9_]{8})")
+_DRAFT = re.compile(r"\.bayesrank-[0-9a-f]{16}")
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _BINARY = getattr(os, "O_BINARY", 0)
 

@@ -31,23 +31,6 @@ _FORMAT = 3
 _DEEPEST = 32  # levels of a tree
 _LEAST_SYMMETRIC = 16  # smaller symmetric arrays are written whole
 _HEADER = "header"
-# Names that files had before.
-_RENAMED = {
-    "group_names_": "category_names_",
-    "group_skills": "category_skills",
-    "group_covariance": "category_covariance",
-    "group_scale": "category_scale",
-    "group_skill": "category_skill",
-    "groups": "categories",
-    "num_groups": "num_categories",
-    "free_params": "defaulted_params",
-    "eliminated_sites": "marginalized_sites",
-    "given_factors": "conditioned_sites",
-    "clock": "time_range",
-    "delta": "max_change",
-    "ends": "support",
-}
-_CHOICES = {"hyperparameters", "hyperparameters_", "choice"}
 # What zipfile, NumPy and the owners of states raise for files that are damaged or of another kind.
 _UNREADABLE = (
     OSError, ValueError, LookupError, EOFError, RuntimeError, MemoryError, ArithmeticError,
@@ -68,7 +51,7 @@ def write_state(path: str | Path, kind: str, state: Mapping[str, Any]) -> None:
 def read_state(
     path: str | Path, owner: str, restore: Mapping[str, Callable[[dict[str, Any]], T]]
 ) -> T:
-    """Read a file of `write_state`, or of version 0.1, and return what `restore` makes of its kind.
+    """Read a file of `write_state`, and return what `restore` makes of its kind.
 
     `owner` says whose states these are, for the `ValueError` of a file that is damaged or refused.
     """
@@ -77,7 +60,7 @@ def read_state(
         kind, state = _opened(arrays)
         if kind not in restore:
             raise ValueError(f"it is of the class {kind}")
-        return restore[kind](_renamed(state))
+        return restore[kind](state)
     except _UNREADABLE as error:
         raise no_state(path, owner, _reason(error)) from None
 
@@ -223,15 +206,13 @@ def _decoded(tree: Any, arrays: Mapping[str, NDArray[Any]], depth: int = 0) -> A
     if not isinstance(tree, dict):
         return tree
     [(kind, value)] = tree.items()
-    kinds = ("array", "symmetric", "sparse", "csr", "dict", "list", "tuple")
+    kinds = ("array", "symmetric", "csr", "dict", "list", "tuple")
     if depth > _DEEPEST or kind not in kinds:
         raise ValueError(f"its header has a {kind!r} in depth {depth}")
     if kind == "array":
         return arrays[value]
     if kind == "symmetric":
         return _symmetric(arrays[value[0]], value[1])
-    if kind == "sparse":  # of version 0.1
-        return sparse.csr_array(arrays[value["array"]])
     if kind == "dict":
         return {name: _decoded(each, arrays, depth + 1) for name, each in value.items()}
     values: Any = [_decoded(each, arrays, depth + 1) for each in value]
@@ -281,66 +262,12 @@ def _checksum(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> 
 def _opened(arrays: dict[str, NDArray[Any]]) -> tuple[str, dict[str, Any]]:
     """Kind and state in the arrays of a file."""
     if _HEADER not in arrays:
-        if "fingerprint" in arrays:
-            return "EM", arrays
         raise ValueError("it has no header")
     header = json.loads(arrays.pop(_HEADER).tobytes().decode())
     if not isinstance(header, dict):
         raise ValueError("its header is not a JSON object")
-    if "bayesrank" not in header:
-        return _of_version_0_1(header, arrays)
-    if header["format"] != _FORMAT:
-        raise ValueError(f"its format is {header['format']}, but this version reads {_FORMAT}")
+    if "bayesrank" not in header or header.get("format") != _FORMAT:
+        raise ValueError("it has another format than this version writes; fit again")
     if header["checksum"] != _checksum(header, arrays):
         raise ValueError("its content has changed since it was written")
     return str(header["bayesrank"]), _decoded(header["state"], arrays)
-
-
-def _of_version_0_1(
-    header: dict[str, Any], arrays: dict[str, NDArray[Any]]
-) -> tuple[str, dict[str, Any]]:
-    """Kind and state of the formats of version 0.1, which did not name the kind."""
-    if "format" not in header:
-        return "OnlineLearner", {**header, "arrays": arrays}
-    known = 2 if "names" in header else 1
-    if header["format"] != known:
-        raise ValueError(
-            f"its format is {header['format']}, but this version reads {known} and {_FORMAT}"
-        )
-    if "names" in header:
-        return "ArenaRanker", _decoded(header["ranker"], arrays) | header["names"]
-    if "ranker" in header:
-        return header.get("class", "PairwiseRanker"), _decoded(header["ranker"], arrays)
-    if "labels" in header:
-        return "LabelRanker", header | {
-            "posterior": _below("posterior.", arrays),
-            "mean": arrays["mean"],
-            "scale": arrays["scale"],
-        }
-    rows, columns = (int(size) for size in arrays["shape"])
-    parts = [arrays[name] for name in ("data", "indices", "indptr")]
-    room = sum(array.nbytes for array in arrays.values())
-    number, mean_length = arrays["collection"]
-    return "LinkLearn", {
-        "options": header["options"],
-        "validation": header["validation"],
-        "params": _below("params.", arrays),
-        "postings": _sparse(rows, columns, parts, room),
-        "num_documents": int(number),
-        "mean_length": float(mean_length),
-        "document_frequency": arrays["document_frequency"],
-    }
-
-
-def _renamed(tree: Any) -> Any:
-    """A state with the names of today."""
-    if not isinstance(tree, Mapping):
-        return tree
-    state = {_RENAMED.get(name, name): _renamed(each) for name, each in tree.items()}
-    for name in _CHOICES & state.keys():
-        state[name] = "map" if state[name] == "maximum" else state[name]
-    return state
-
-
-def _below(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-    return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}

@@ -33,7 +33,6 @@ from benchmarks.scale import COMMANDS as SCALE
 from benchmarks.shapes import COMMANDS as SHAPES
 from benchmarks.sizes import COMMANDS as SIZES
 from benchmarks.surroundings import COMMANDS as SURROUNDINGS
-from benchmarks.tamper import COMMANDS as TAMPER
 from benchmarks.threads import COMMANDS as THREADS
 from benchmarks.walks import COMMANDS as WALKS
 
@@ -263,7 +262,6 @@ GROUPS = (
         SHAPES,
         SIZES,
         SURROUNDINGS,
-        TAMPER,
         THREADS,
         WALKS,
     ),

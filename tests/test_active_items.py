@@ -1,7 +1,5 @@
-"""Items that come and go in the middle of a study, and journals that were written before."""
+"""Items that come and go in the middle of a study, and what their journal keeps."""
 
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +10,6 @@ from bayesrank.active import JournalError, QueryLoop, read_journal
 N = 6
 X = np.random.default_rng(2).normal(size=(9, 2))
 NAMES = [f"item {i}" for i in range(9)]
-OLD = Path(__file__).parent / "data" / "journals"
 
 
 def study(path=None, count=N):
@@ -108,49 +105,3 @@ def test_items_that_cannot_be_added():
     with pytest.raises(ValueError, match="cannot be added to a loop with a laplacian"):
         joined.add_items(["new"], X[3:4])
     assert len(loop.items) == N and len(plain.items) == len(joined.items) == 3
-
-
-# ---------------------------------------------------------------- journals of version 1
-
-
-@pytest.fixture
-def copied(tmp_path):
-    def copy(name):
-        path = tmp_path / name
-        path.write_bytes((OLD / name).read_bytes())
-        return path
-
-    return copy
-
-
-@pytest.mark.slow
-def test_a_journal_with_features_from_before(copied):
-    features = [[0.0, 0.3], [-0.27, -0.89], [-0.45, -0.99], [0.06, 1.34], [-0.49, -0.62],
-                [0.49, 0.36], [0.11, -0.93], [-0.03, 0.7]]  # fmt: skip
-    with QueryLoop(NAMES[:8], features, journal=copied("features.jsonl"), seed=3) as loop:
-        # What the program that wrote it said.
-        assert len(loop.answers) == 10 and loop.skipped == [("item 0", "item 1")]
-        assert loop.params["amplitude"] == 1.0178924116180863
-        mean = [0.047890682, -0.967883497, -1.284413211, -0.01539987, -1.195982333, 1.055390942,
-                0.433570352, -0.11119945]  # fmt: skip
-        np.testing.assert_allclose(loop.result.mean["f"], mean, atol=1e-6)
-        asked = loop.ask()[0]
-        assert asked[:2] == ("item 3", "item 0")
-        assert asked.gain == pytest.approx(0.130121967, abs=1e-6)
-        loop.tell("item 0", "item 5", tie=True)
-        loop.add_items(["item 8"], [[0.4, 0.2]])
-        assert len(loop.answers) == 11 and loop.params["amplitude"] == 1.0178924116180863
-
-
-def test_a_journal_of_judges_from_before_with_a_torn_line(copied):
-    names, path = ["tea", 7, ("red", 2), 1.5, "7", "größer"], copied("annotators.jsonl")
-    opened = partial(QueryLoop, hyperparameters="prior", judge_noise={"Bo": 2.0})
-    with opened(names, journal=path) as loop:
-        assert [answer[:3] for answer in loop.answers] == [
-            ("tea", 7, "Ann"), ("tea", ("red", 2), "Bo"), (7, "größer", "Bo"), ("tea", "7", None),
-        ]  # fmt: skip
-        mean = [0.877386375, -0.081928710, -0.210435105, 0.0, -0.310076167, -0.274946394]
-        np.testing.assert_allclose(loop.result.mean["f"], mean, atol=1e-6)
-        loop.tell("7", 1.5, tie=True)
-    with opened([*names, "new"], journal=path) as loop:
-        assert loop.answers[-1] == ("7", 1.5, None, True) and loop.items[-1] == "new"

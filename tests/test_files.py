@@ -94,7 +94,6 @@ def test_what_a_killed_process_left_is_removed_and_what_is_in_use_is_not(tmp_pat
     assert len(names(tmp_path)) == 4
     kill(first)
     (tmp_path / ".bayesrank-notes").write_text("not a draft")
-    (tmp_path / ".bayesrank-abcd_123").mkdir()  # of the version before
     remove_stale(tmp_path)
     assert len(names(tmp_path)) == 3 and ".bayesrank-notes" in names(tmp_path)
     kill(second)

@@ -82,11 +82,3 @@ def test_integrated_results_say_how_far_to_trust_them(capsys):
     assert good.accuracy.ess > 0.8 * good.num_samples
     good.print_summary()
     assert "How far to trust it: good" in capsys.readouterr().out
-
-
-def test_a_result_answers_by_its_earlier_names(result):
-    for earlier, now in {"stddev": "sd", "delta": "max_change", "ends": "support"}.items():
-        with pytest.warns(DeprecationWarning, match=f"{earlier} is now {now}"):
-            assert getattr(result, earlier) is getattr(result, now)
-    with pytest.raises(AttributeError, match="no attribute 'spread'"):
-        result.spread  # noqa: B018

@@ -232,21 +232,6 @@ def test_where_no_line_tells_anything_it_is_as_good_as_least_squares():
     assert np.mean(gains) > -np.std(gains) / np.sqrt(12)
 
 
-def test_states_of_the_older_default_are_taken_up_or_refused(tmp_path):
-    """They name noises and one scale of thresholds, in the file's own words."""
-    older = OnlineBayesPoint(K, noise=NOISES, threshold_scale=10.0).partial_fit(X[:30], Y[:30])
-    older.save(tmp_path / "state.npz")
-    assert older._signature() == (
-        "OnlineBayesPoint(budget=100, covariance='full', forgetting=0.0, "
-        "kernel=None, noise=(0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0), num_levels=4, "
-        "threshold_scale=10.0, weight_scale=1.0)"
-    )
-    again = OnlineBayesPoint(K, noise=NOISES, threshold_scale=10.0).load(tmp_path / "state.npz")
-    np.testing.assert_array_equal(again.predict_proba(X), older.predict_proba(X))
-    with pytest.raises(ValueError, match=r"saved by one with noise=\(0.01, .*threshold_scale=10.0"):
-        OnlineBayesPoint(K).load(tmp_path / "state.npz")
-
-
 def test_query_score_is_the_mutual_information():
     """One uncertain weight: by Monte Carlo over weights, and zero where all is known."""
     model = OnlineBayesPoint(2, noise=0.5, threshold_scale=1e-6).partial_fit([[0.3]], [1])

@@ -207,7 +207,7 @@ def test_states_of_other_learners_are_refused(tmp_path):
         OAPBPM(K, 7, 0.5, 4, kernel=QUADRATIC).load(path)
     arrays = model.state_._replace(votes=np.zeros(3))._asdict()
     header = {"learner": model._signature(), "num_features": 2, "feature_names": None}
-    write_state(path, "OnlineLearner", {**header, "notes": None, "arrays": arrays})
+    write_state(path, "OnlineLearner", {**header, "notes": "null", "arrays": arrays})
     with pytest.raises(ValueError, match="holds other arrays"):
         clone(model).load(path)
     path.write_bytes(path.read_bytes()[:100])

@@ -98,17 +98,12 @@ def _pairs(events: Iterable[Event]) -> NDArray[np.intp]:
     return np.array([(event.first, event.second) for event in events], np.intp).reshape(-1, 2)
 
 
-# Names in journals of version 0.1.
-_RENAMED = {"annotator": "judge", "annotator_noise": "judge_noise"}
-
-
 def replay(records: Iterable[Mapping[str, Any]], before: History | None = None) -> History:
     """Add up records in order, from what those before them add up to."""
     before = before or History()
     events = {event.record: event for event in before.events}
     after = before
     for record in records:
-        record = {_RENAMED.get(name, name): value for name, value in record.items()}
         number, kind = record["n"], record["event"]
         if kind in ("answer", "tie", "skip"):
             first, second = ("winner", "loser") if kind == "answer" else ("first", "second")

@@ -27,7 +27,6 @@ from bayesrank._files import (
     ordinary_mode,
     published,
     reason_of,
-    remove_stale,
     sync,
     withdrawn,
 )
@@ -66,7 +65,6 @@ def output_folder(out: Path, files: Sequence[str], inputs: Sequence[Path] = ()) 
     place = Path(os.path.realpath(out))
     with refused("use another --out", f"{out}: the results"), contextlib.ExitStack() as stack:
         _check(out, place, files, inputs)
-        remove_stale(place)  # an earlier version had its drafts there
         draft = _draft(place, stack)
         yield draft
         look()

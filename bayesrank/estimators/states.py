@@ -25,7 +25,6 @@ from bayesrank.solvers.comparisons import ArenaFit
 
 _PROGRAMS = {name: getattr(models, name) for name in models.__all__}
 _RESULTS = {each.__name__: each for each in (EPResult, IntegratedEPResult)}
-_RESULTS["LargeEPResult"] = EPResult  # in files of before
 # What the posterior says of itself, or what is written in another form.
 _NO_OPTIONS = {"item_features", "items", "laplacian", "random_state"}
 _FEATURES = {"features": "nd", "feature_mean_": "d", "feature_scale_": "d"}
@@ -92,7 +91,7 @@ class StoredRanker(Saved):
         ranker.names_, ranker.result_ = names, result
         ranker.params_, ranker.log_evidence_ = state["params"], result.log_evidence
         learned = {} if features is None else scales
-        if state.get("feature_names"):  # older files do not have them
+        if state["feature_names"]:
             ranker.feature_names_in_ = np.array(state["feature_names"], object)
         if state["time_range"] is not None:
             learned = {"time_range_": TimeRange(**state["time_range"])}
@@ -100,7 +99,7 @@ class StoredRanker(Saved):
             setattr(ranker, name, value)
         _check_whole(ranker, options.get("time"))
         ranker.posterior_ = posterior_of(result, ranker.likelihood)
-        ranker.hyperparameters_ = state.get("choice") or _choice_of(state)
+        ranker.hyperparameters_ = state["choice"]
         _, *evidence = result.model_args
         if len(evidence) > 1 and features is None:
             ranker.components_ = linked(len(names), *evidence)
@@ -124,15 +123,6 @@ def _check_whole(ranker: Any, time: str | None) -> None:
         raise ValueError("it was fitted by another likelihood")
     if (time is None) is ("process" in result.model_kwargs):
         raise ValueError("its time fits no skills that move")
-
-
-def _choice_of(state: dict[str, Any]) -> str:
-    """What was done about hyperparameters, in a file of version 0.1, which does not say it."""
-    asked = state["options"]["hyperparameters"]
-    if state["kind"] == IntegratedEPResult.__name__:
-        return "integrate"
-    given = isinstance(asked, dict) and asked.keys() >= state["params"].keys()
-    return "prior" if asked == "prior" or given else "map"
 
 
 class StoredLogRanker(Saved):
@@ -253,8 +243,6 @@ def _result_from(kind: Any, found: dict[str, Any]) -> Any:
     size = sum(math.prod(each) for each in found["shapes"].values())
     check_axes(found, _AXES, {"n": size})
     check_covariances(found, "component_covariances")
-    if "joint_covariance" in found:  # in files of before
-        found["posterior"] = {"structure": "dense", "covariance": found.pop("joint_covariance")}
     found["posterior"] = posterior_from(found["posterior"])
     if found["posterior"].variances.shape != (size,):
         raise ValueError("its mean and its covariances are of other numbers of latents")

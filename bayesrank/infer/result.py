@@ -28,8 +28,6 @@ from bayesrank.infer.whitening.accuracy import ImportanceCheck, importance_check
 # Up to here a look at the posterior's accuracy takes a few seconds.
 _MOST_LATENTS = 500
 _MOST_FACTORS = 20_000
-# Attributes of results by their earlier names.
-_EARLIER = {"stddev": "sd", "delta": "max_change", "ends": "support", "trust": "accuracy"}
 
 
 class AccuracyWarning(UserWarning):
@@ -94,13 +92,6 @@ class GaussianMoments:
     def sd(self) -> dict[str, np.ndarray]:
         """Posterior standard deviation of each latent site, in its own shape."""
         return self.split_sites(np.sqrt(self.posterior.variances))
-
-    def __getattr__(self, name: str) -> Any:
-        """An attribute by its earlier name, with a `DeprecationWarning`."""
-        if name not in _EARLIER:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        warnings.warn(f"{name} is now {_EARLIER[name]}", DeprecationWarning, stacklevel=2)
-        return getattr(self, _EARLIER[name])
 
     @property
     def _spans(self) -> dict[str, slice]:

@@ -19,7 +19,6 @@ class KernelRanker(OnlineRanker):
 
     kernel: Kernel | None
     budget: int | None
-    _implied = frozenset({"evict='oldest'"})
 
     def _explicit(self, num_features: int) -> FeatureMap | None:
         return feature_map(self.kernel, num_features, self.budget)

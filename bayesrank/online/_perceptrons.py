@@ -163,8 +163,6 @@ class PRank(_OneRule):
 class _Ensemble(PerceptronRanker):
     """Options of the ensembles."""
 
-    _unstated = frozenset({"sampling='bernoulli'"})
-
     def __init__(
         self,
         num_levels: int,

@@ -4,7 +4,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -26,10 +26,6 @@ class SavedLearner(BaseEstimator, ABC):
     notes_: Any
     n_features_in_: int
     feature_names_in_: Any = None  # of the columns of a table, as in scikit-learn
-    # Options in older files that are always so now.
-    _implied: ClassVar[frozenset[str]] = frozenset()
-    # Options that older files do not have, as they were before.
-    _unstated: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod
     def _init_state(self, num_features: int) -> Any:
@@ -109,9 +105,7 @@ class SavedLearner(BaseEstimator, ABC):
         """
         self._check_options()
         saved = read_state(path, _OWNER, {_KIND: _checked})
-        there, here = _parts(saved["learner"]) - self._implied, _parts(self._signature())
-        stated = {part.partition("=")[0] for part in there}
-        there |= {part for part in self._unstated if part.partition("=")[0] not in stated}
+        there, here = _parts(saved["learner"]), _parts(self._signature())
         if there != here:
             raise ValueError(
                 f"{path} was saved by one with {_join(there - here)}, and this has "
@@ -155,8 +149,7 @@ def _checked(state: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"its header speaks of {num_features!r} features")
     if names is not None and (not isinstance(names, list) or len(names) != num_features):
         raise ValueError("its header names other features than it has")
-    notes = json.loads(notes) if isinstance(notes, str) else notes  # version 0.1 has no text
-    return state | {"learner": str(learner), "notes": notes}
+    return state | {"learner": str(learner), "notes": json.loads(notes)}
 
 
 def _describe(option: Any) -> str:

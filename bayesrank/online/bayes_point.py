@@ -105,7 +105,6 @@ class OnlineBayesPoint(KernelRanker):
     array([[0., 1., 0.]])
     """
 
-    _implied = frozenset({"evict='smallest'"})
     _entering: int  # features of the first chunk, while it is learned
 
     def __init__(

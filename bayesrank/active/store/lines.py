@@ -114,10 +114,10 @@ def _damaged(whole: list[bytes], number: int, path: Path) -> JournalError:
 
 def check_header(found: Mapping[str, Any], wanted: Mapping[str, Any], path: Path) -> None:
     """Refuse a journal that is about something else."""
-    if found.get("version") not in range(1, wanted["version"] + 1):
+    if found.get("version") != wanted["version"]:
         raise JournalError(
             f"{path}: this journal has version {found.get('version')}, and this program reads "
-            f"versions up to {wanted['version']}; use the program that began it"
+            f"version {wanted['version']}; use the program that began it, or begin a new journal"
         )
     other = [key for key in wanted if key != "version" and found.get(key) != wanted[key]]
     other = ["number of items" if key == "items" else key for key in other]

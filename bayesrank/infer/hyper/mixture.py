@@ -195,7 +195,7 @@ class IntegratedEPResult(MixtureResult):
         each, and its hyperparameters. They have points of their own.
     seed, heights, support
         What the draws follow from: a seed, EP's log evidence plus log prior at each point, shape
-        (K,), and supports as in `EPResult`. None in files of version 0.1.
+        (K,), and supports as in `EPResult`.
 
     Examples
     --------
