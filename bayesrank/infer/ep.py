@@ -13,6 +13,7 @@ from jax import Array, core, lax
 from bayesrank._validate import check_choice, check_count, check_positive, check_share
 from bayesrank.infer import sites
 from bayesrank.infer.compiled import ONE_AT_A_TIME, compiled_call
+from bayesrank.infer.decisions import decide
 from bayesrank.infer.large_solution import match_margins, without_covariance
 from bayesrank.infer.posterior import DensePosterior, KeptPosterior
 from bayesrank.infer.reader.program import Program, read_program
@@ -310,7 +311,9 @@ class EP:
     def trace(self, args: tuple, kwargs: Mapping[str, Any], params: Mapping[str, Any]) -> Traced:
         """Run the program once, and keep what it computes, see `bayesrank.infer.reader.traced`."""
         with ONE_AT_A_TIME:
-            return trace(self.model, args, kwargs, params, keep_arguments=self.reads_arguments)
+            kept = self.reads_arguments
+            program = trace(self.model, args, kwargs, params, keep_arguments=kept)
+        return program if kept else decide(self, program, params)
 
     def result_of(
         self,

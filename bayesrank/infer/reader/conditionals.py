@@ -181,13 +181,14 @@ def _from_density(joint: Joint, name: str) -> Local:
 
 
 # With fewer of them, all latents together are as quick.
-_MANY = 300
+MANY = 300
 _MOST_EACH = 64
 
 
 class Grouped(NamedTuple):
     """Latents of the groups that one plate makes."""
 
+    plate: str
     names: tuple[str, ...]  # their sites
     groups: Groups  # their groups, in the order of these sites
 
@@ -197,7 +198,7 @@ def grouped_latents(
 ) -> Grouped | None:
     """Independent latents, of which one plate holds all sites, for elimination; or None."""
     plates = joint.inventory.plates
-    best, most = None, _MANY - 1
+    best, most = None, MANY - 1
     for plate in dict.fromkeys(frame[0] for name in core for frame in plates[name]):
         names = tuple(n for n in core if _belongs(joint, n, plate, core, stated.get(n)))
         axes = [_axis(joint, name, plate) for name in names]
@@ -209,18 +210,20 @@ def grouped_latents(
                 _group(joint.inventory.latents[n], *axis)
                 for n, axis in zip(names, axes, strict=True)
             ]
-            best, most = Grouped(names, Groups.of(np.concatenate(numbers))), total
+            best, most = Grouped(plate, names, Groups.of(np.concatenate(numbers))), total
     return best
 
 
 def _belongs(joint: Joint, name: str, plate: str, core: Sequence[str], local: Local | None) -> bool:
-    """Whether a latent stands in a plate, alone, for observed sites of that plate alone."""
+    """Whether a latent stands in a plate, alone, for data that see one group of it each."""
     if plate not in _names(joint, name):
         return False
     if local is None or local.rows is not None or local.covariance.ndim != 1:
         return False
     if any(name in joint.reach(joint.latent_numbers[n]) for n in core if n != name):
         return False
+    if joint.decided.by_rows:
+        return plate not in joint.decided.joined
     seers = [n for n, x in joint.observed_numbers.items() if name in joint.reach(x.log_prob)]
     return all(plate in _names(joint, n) for n in seers)
 

@@ -27,7 +27,7 @@ from bayesrank.infer.reader.predictors import with_known_moments
 from bayesrank.infer.reader.prior import gaussian_form, unwrap
 from bayesrank.infer.reader.scans import split_scans
 from bayesrank.infer.reader.tables import Tables
-from bayesrank.infer.reader.traced import Traced
+from bayesrank.infer.reader.traced import Decided, Traced
 
 
 class ObservedOutputs(NamedTuple):
@@ -68,6 +68,7 @@ class Joint(NamedTuple):
     sites_at_zero: Callable[[], dict[str, Any]]
     # Those that keep rows short, which then count among the inventory's latents; else None.
     tables: Tables | None
+    decided: Decided
 
 
 def trace_joint(source: Traced, inventory: Inventory, *, short: bool = False) -> Joint:
@@ -111,6 +112,7 @@ def trace_joint(source: Traced, inventory: Inventory, *, short: bool = False) ->
         sites.log_densities,
         partial(sites.at, {**sites.inventory.discrete, **zeros}),
         tables,
+        source.decided,
     )
 
 

@@ -277,8 +277,8 @@ def _checks_of_groups(latents: Latents, blocks: Mapping[str, Block]) -> Checks:
     """Whether each datum sees latents of one group."""
     if latents.behind is None:
         return []
-    last, groups = ", ".join(latents.behind.names), latents.behind.groups
+    plate, groups = latents.behind.plate, latents.behind.groups
     return [
-        (Refusal("two_groups", name, last), one_group_each(groups, block.rows))
+        (Refusal("two_groups", name, plate), one_group_each(groups, block.rows))
         for name, block in blocks.items()
     ]

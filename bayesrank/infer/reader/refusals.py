@@ -68,7 +68,7 @@ _MESSAGES = {
         "f[j]){others}, or use NUTS"
     ),
     "two_groups": (
-        "observed site {name!r} stands in a plate whose latents {detail} it sees across: an "
+        "observed site {name!r} stands in plate {detail!r} and sees latents of it across: an "
         "element of the plate depends on those of another. Draw them, or observe, outside the plate"
     ),
     "not_quadratic": (

@@ -65,6 +65,14 @@ _LOOKS_AT_LATENTS = (
 
 _SHOWN = ("type", "name", "is_observed")
 
+
+class Decided(NamedTuple):
+    """What data decide of a program's structure; see `bayesrank.infer.decisions`."""
+
+    by_rows: bool = False  # whether rows were looked at; else plates alone say what is local
+    joined: frozenset[str] = frozenset()  # plates of whose groups some factor sees several
+
+
 # A number among the arguments: it stands in a trace until it becomes one of its constants.
 _number = Primitive("number")
 _number.def_abstract_eval(lambda x: core.ShapedArray(x.shape, x.dtype))
@@ -109,6 +117,11 @@ class Traced:
     # Variables, or values, and the structure of the arguments; None where these are not kept.
     called: tuple[tuple[Any, ...], Any] | None
     as_numpy: bool  # whether the program was given its arguments as NumPy's arrays
+    decided: Decided = Decided()
+
+    def deciding(self, decided: Decided) -> Traced:
+        """The same program, read as its data decide."""
+        return replace(self, decided=decided, key=(self.key, decided))
 
     def at(self, constants: Sequence[Any]) -> Traced:
         """The same equations, of other constants."""
