@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-# GiB of addresses that a command takes: one that reads, predicts, or fits.  Each core adds some,
-# for its threads.
-READS, PREDICTS, FITS = 0.2, 1.6, 3.1
+# GiB of addresses that a command takes: one that predicts, or fits.  Each core adds some, for its
+# threads.
+PREDICTS, FITS = 1.6, 3.1
 _EACH_CORE = 0.2
 
 

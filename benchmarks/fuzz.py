@@ -23,16 +23,9 @@ from bayesrank.datasets import (
     DataError,
     ReadingNote,
     read_comparisons,
-    read_label_examples,
-    read_links,
-    read_lists,
     read_ratings,
-    read_texts,
 )
 from bayesrank.datasets.items import read_items
-from bayesrank.datasets.runs import read_qrels, read_run
-from bayesrank.datasets.stream import parse_line, survey
-from bayesrank.datasets.svmlight import BadLine
 
 Rng = np.random.Generator
 _LAYOUTS = Path(__file__).parent.parent / "tests" / "data" / "layouts"
@@ -57,10 +50,7 @@ GOOD = [
     "query,label,price\nq1,1,2.5\nq2,0,1\n",
     "2,0.5,1\n1,0,3\n",
     PREFLIB,
-    "from,to\na,b\nb,c\n",
     "player1,player2,winner,date\na,b,1,2024-05-31\nb,c,2,2024-06-01\nA,c,0,2024-06-02\n",
-    "id,title,text\na,T,they swim\nb,,no\n",
-    "x,rank:sea,rank:hill\n1,1,2\n2,2,1\n",
     "sep=;\nwinner;loser\na;b\n",
     "10 1\n0 3 5 0 9\n0 3 0 5 9\n",
     '{"bayesrank":"journal","version":1,"items":3,"names":"a","features":null,"crc":"1b9e0c5a"}\n',
@@ -104,19 +94,6 @@ def _as_state(path: Path, text: str) -> None:
     write_arrays(path, {"text": np.array(text.split(",")), "numbers": np.arange(len(text))})
 
 
-def _stream(path: Path) -> None:
-    layout = survey(path, None, None, None)
-    if layout.num_features > 10**5:  # refused by the command, by the memory it would take
-        return
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            try:
-                parse_line(line, number, layout)
-            except BadLine as error:
-                if len(str(error)) >= 500:
-                    raise AssertionError("a message is long") from error
-
-
 _OPTIONS = ColumnNames(time="date", fold_names=True, outcome_codes=("1", "2", "0"))
 READERS = {
     "comparisons": Reader("csv", read_comparisons),
@@ -133,15 +110,8 @@ READERS = {
     ),
     "sheets": Reader("xlsx", read_comparisons, packed=_as_sheet),
     "parquet": Reader("parquet", read_comparisons, packed=_as_parquet),
-    "texts": Reader("csv", read_texts),
-    "links": Reader("csv", lambda path: read_links(path, ("a", "b", "c"))),
-    "labels": Reader("csv", read_label_examples),
     "items": Reader("csv", read_items),
     "ratings": Reader("csv", read_ratings),
-    "run": Reader("csv", read_run),
-    "judgements": Reader("csv", read_qrels),
-    "lists": Reader("svm", read_lists),
-    "stream": Reader("svm", _stream),
     "journal": Reader("jsonl", read_journal, JournalError),
     "state": Reader("npz", lambda path: read_arrays(path, "a test"), ValueError, _as_state),
 }

@@ -103,9 +103,8 @@ def kill_writers(kind: str, times: int, seed: int = 0) -> int:
 
 
 _COMMANDS = {
-    "rank": "rank pairs.csv --no-crosscheck --items items.csv --force --out out",
+    "rank": "rank pairs.csv --crosscheck none --items items.csv --force --out out",
     "rate": "rate ratings.csv --out out",
-    "labels": "labels labels.csv --predict labels.csv --out out",
     "predict": "predict ranked pairs.csv --items new.csv --out out/p.csv --skills out/s.csv",
 }
 _SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}
@@ -119,8 +118,6 @@ def write_inputs(folder: Path) -> None:
         "new.csv": ["item,x", "E,2.5"],
         "ratings.csv": ["user,item,rating"]
         + [f"u{i},v{j},{1 + (i + j) % 3}" for i in range(5) for j in range(4)],
-        "labels.csv": ["x,y,rank:p,rank:q"]
-        + [f"{i},{i % 3},{1 + i % 2},{2 - i % 2}" for i in range(12)],
     }
     for name, lines in rows.items():
         (folder / name).write_text("\n".join(lines) + "\n")

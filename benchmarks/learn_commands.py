@@ -16,6 +16,19 @@ from scipy import sparse
 __all__ = ["COMMANDS"]
 
 
+def _example(folder: Path) -> list[tuple[Any, Any, Any]]:
+    """Features, grades and queries of the training and the test lists."""
+    from sklearn.datasets import load_svmlight_files
+
+    paths = [folder / "rank.train", folder / "rank.test"]
+    (*parts,) = load_svmlight_files([str(path) for path in paths])
+    sizes = [np.loadtxt(f"{path}.query", int) for path in paths]
+    return [
+        (X, y, np.repeat(np.arange(len(size)), size))
+        for X, y, size in zip(parts[::2], parts[1::2], sizes, strict=True)
+    ]
+
+
 @click.group()
 def learn() -> None:
     """RankRLS, ConeRank and LambdaRank."""
@@ -26,11 +39,9 @@ def learn() -> None:
 def figures(folder: Path) -> None:
     """NDCG and pairwise error on LightGBM's lambdarank example, in FOLDER."""
     from bayesrank import ConeRank, LambdaRank, RankRLS
-    from bayesrank.datasets import align, read_lists
     from bayesrank.metrics import ndcg, pairwise_error
 
-    train = read_lists(folder / "rank.train")
-    test, train = align(folder / "rank.test", read_lists(folder / "rank.test"), train)
+    train, test = _example(folder)
     methods = {
         "RankRLS": RankRLS(),
         "RankRLS, leave-query-out": RankRLS(regularization="leave-query-out"),
@@ -44,10 +55,10 @@ def figures(folder: Path) -> None:
     click.echo(f"{'':28} NDCG@1     @3     @5    @10  pairwise error   time")
     for name, method in methods.items():
         start = time.perf_counter()
-        scores = method.fit(train.X, train.y, train.query).predict(test.X)
+        scores = method.fit(*train).predict(test[0])
         took = time.perf_counter() - start
-        tops = [ndcg(scores, test.y, query=test.query, k=k).mean for k in (1, 3, 5, 10)]
-        error = pairwise_error(scores, test.y, query=test.query).mean
+        tops = [ndcg(scores, test[1], query=test[2], k=k).mean for k in (1, 3, 5, 10)]
+        error = pairwise_error(scores, test[1], query=test[2]).mean
         places = " ".join(f"{value:6.3f}" for value in tops)
         click.echo(f"{name:28} {places} {error:15.3f} {took:5.1f} s")
 
@@ -58,24 +69,23 @@ def figures(folder: Path) -> None:
 def cone(folder: Path, method: Any) -> None:
     """Figures 3 and 4 of ConeRank on LightGBM's example: ranking by atoms, and eigenvalues."""
     from bayesrank import ConeRank
-    from bayesrank.datasets import align, group_queries, read_lists
+    from bayesrank.datasets import group_queries
     from bayesrank.metrics import average_precision, ndcg
     from bayesrank.solvers.cone_rank import ordered_pairs
 
-    train = read_lists(folder / "rank.train")
-    test, train = align(folder / "rank.test", read_lists(folder / "rank.test"), train)
+    train, test = _example(folder)
     click.echo("atoms    MAP  NDCG@10")
     model = ConeRank(method=method)
     for count in (2, 5, 10, 15, 20, 30, 40):
         model.set_params(num_atoms=count)
-        scores = model.fit(train.X, train.y, train.query).predict(test.X)
-        precision = average_precision(scores, test.y > 0, query=test.query).mean
-        gain = ndcg(scores, test.y, query=test.query, k=10).mean
+        scores = model.fit(*train).predict(test[0])
+        precision = average_precision(scores, test[1] > 0, query=test[2]).mean
+        gain = ndcg(scores, test[1], query=test[2], k=10).mean
         click.echo(f"{count:5d} {precision:6.3f} {gain:8.3f}")
-    lists = group_queries(train.query, len(train.y))
-    scaled: Any = sparse.csr_array(train.X) @ sparse.diags_array(1.0 / model.feature_scale_)
+    lists = group_queries(train[2], len(train[1]))
+    scaled: Any = sparse.csr_array(train[0]) @ sparse.diags_array(1.0 / model.feature_scale_)
     rows = scaled.toarray()[lists.order]
-    pairs = ordered_pairs(rows, train.y[lists.order], lists, np.sqrt(rows.shape[1]), 1.0)
+    pairs = ordered_pairs(rows, train[1][lists.order], lists, np.sqrt(rows.shape[1]), 1.0)
     values = np.linalg.eigvalsh(pairs.z.T @ pairs.z)[::-1]
     click.echo("eigenvalues  share of the differences' energy")
     for count in (1, 2, 5, 10, 15, 20, 30, 40, 60, 100):

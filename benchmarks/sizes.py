@@ -17,7 +17,6 @@ import numpy as np
 
 Rng = np.random.Generator
 _CHUNK = 10**6
-_QUERY = 100  # items of a query
 
 
 def _write(
@@ -38,7 +37,7 @@ def _pairs(folder: Path, rows: int, items: int) -> str:
         return [first, (first + rng.integers(1, items, size=row.size)) % items]
 
     _write(folder / "pairs.csv", "winner,loser", rows, columns, "i%d,i%d\n")
-    return "rank pairs.csv --no-crosscheck --quiet"
+    return "rank pairs.csv --crosscheck none --quiet"
 
 
 def _ratings(folder: Path, rows: int, items: int) -> str:
@@ -49,64 +48,28 @@ def _ratings(folder: Path, rows: int, items: int) -> str:
     return "rate ratings.csv --quiet"
 
 
-def _levels(folder: Path, rows: int, items: int) -> str:
-    def columns(row: Any, rng: Rng) -> list[Any]:
-        return [rng.integers(1, 6, size=row.size), *rng.integers(9, size=(3, row.size))]
-
-    _write(folder / "levels.csv", "level,a,b,c", rows, columns, "%d,%d,%d,%d\n")
-    return "stream levels.csv --checkpoint state.npz"
-
-
-def _texts(folder: Path, rows: int, items: int) -> str:
-    def columns(row: Any, rng: Rng) -> list[Any]:
-        return [row, *rng.zipf(1.3, size=(3, row.size)) % items]
-
-    _write(folder / "texts.csv", "id,text", rows, columns, "%d,w%d w%d w%d\n")
-    (folder / "queries.csv").write_text("id,text\na,w1 w2\nb,w7\n")
-    return "search texts.csv --queries queries.csv --quiet"
-
-
 def _predicted(folder: Path, rows: int, items: int) -> str:
     _pairs(folder, 200, 20)
-    run = [sys.executable, "-m", "bayesrank", "rank", "pairs.csv", "--no-crosscheck", "--quiet"]
+    run = [
+        sys.executable,
+        "-m",
+        "bayesrank",
+        "rank",
+        "pairs.csv",
+        "--crosscheck",
+        "none",
+        "--quiet",
+    ]
     subprocess.run([*run, "--out", "ranked"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
     _pairs(folder, rows, 20)
     return "predict ranked pairs.csv --out predicted.csv"
 
 
-def _labels(folder: Path, rows: int, items: int) -> str:
-    def columns(row: Any, rng: Rng) -> list[Any]:
-        order = rng.permuted(np.tile([[1], [2], [3]], row.size), axis=0)
-        return [*rng.integers(9, size=(2, row.size)), *order]
-
-    header = "x,y,rank:p,rank:q,rank:r"
-    _write(folder / "labels.csv", header, rows, columns, "%d,%d,%d,%d,%d\n")
-    _write(folder / "few.csv", header, 10, columns, "%d,%d,%d,%d,%d\n")
-    return "labels labels.csv --predict few.csv --quiet"
-
-
-def _graded(folder: Path, rows: int, items: int) -> str:
-    def columns(row: Any, rng: Rng) -> list[Any]:
-        return [row // _QUERY, rng.integers(3, size=row.size), *rng.integers(9, size=(3, row.size))]
-
-    header = "query,label,a,b,c"
-    _write(folder / "graded.csv", header, rows, columns, "q%d,%d,%d,%d,%d\n")
-    return "learn graded.csv --quiet"
-
-
-def _run(folder: Path, rows: int, items: int) -> str:
-    def columns(row: Any, rng: Rng) -> list[Any]:
-        return [row // _QUERY, row % items, rng.integers(3, size=row.size)]
-
-    _write(folder / "scores.csv", "query,item,score", rows, columns, "q%d,i%d,%d\n")
-    _write(folder / "judged.csv", "query,item,label", rows, columns, "q%d,i%d,%d\n")
-    return "evaluate scores.csv judged.csv"
-
-
 _COMMANDS: dict[str, Callable[[Path, int, int], str]] = {
-    "rank": _pairs, "rate": _ratings, "stream": _levels, "search": _texts, "predict": _predicted,
-    "labels": _labels, "learn": _graded, "evaluate": _run,
-}  # fmt: skip
+    "rank": _pairs,
+    "rate": _ratings,
+    "predict": _predicted,
+}
 
 
 def run_large(command: str, rows: int, items: int, memory: int, seconds: float) -> tuple[int, Any]:

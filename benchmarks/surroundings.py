@@ -16,20 +16,14 @@ import click
 # Sequences that would clear the screen, set the title, hide text, or reorder a line.
 _NAMES = ("\x1b[2JTea", "\x1b]0;own\x07Milk", "\x9b31mWater", "Co\u202ecoa", "Caf\u00e9\x85")
 _COMMANDS = {
-    "rank": ("rank", "pairs.csv", "--no-crosscheck", "--out", "ranked"),
-    "rank -": ("rank", "-", "--no-crosscheck", "--force", "--out", "piped"),
+    "rank": ("rank", "pairs.csv", "--crosscheck", "none", "--out", "ranked"),
+    "rank -": ("rank", "-", "--crosscheck", "none", "--force", "--out", "piped"),
     "predict": ("predict", "ranked", "pairs.csv"),
     "suggest": ("suggest", "ranked"),
     "compare": ("compare", "ranked", *_NAMES[:2]),
-    "report": ("report", "ranked"),
-    "demo": ("demo", "--no-crosscheck", "--out", "shown"),
+    "demo": ("demo", "--crosscheck", "none", "--out", "shown"),
     "ask": ("ask", "items.csv"),
     "rate": ("rate", "ratings.csv", "--out", "rated"),
-    "learn": ("learn", "lists.csv", "--out", "learned"),
-    "labels": ("labels", "labels.csv", "--predict", "labels.csv", "--out", "labelled"),
-    "evaluate": ("evaluate", "scores.run", "grades.qrels"),
-    "search": ("search", "texts.csv", "--queries", "texts.csv"),
-    "stream": ("stream", "levels.csv", "--checkpoint", "s.npz"),
     "help": ("rank", "--help"),
 }
 _PIPED = {"rank -": "pairs.csv", "ask": "answers.txt"}
@@ -48,16 +42,8 @@ def write_inputs(folder: Path) -> None:
             for i, a in enumerate(_NAMES)
             for j, b in enumerate(_NAMES)
         ],
-        "labels.csv": [f'x,y,"rank:{_NAMES[0]}","rank:{_NAMES[1]}"']
-        + [f"{i},{i % 3},{1 + i % 2},{2 - i % 2}" for i in range(12)],
         "answers.txt": list("12=usq"),
         "items.csv": ["item"] + [f'"{a}"' for a in _NAMES],
-        "lists.csv": ["query,item,label,a,b"]
-        + [f"q{q},{_NAMES[i]},{i % 3},{i},{i * q % 7}" for q in range(6) for i in range(5)],
-        "texts.csv": ["id,text"] + [f'"{a}",word{i} {a}' for i, a in enumerate(_NAMES)],
-        "levels.csv": ["level,a,b"] + [f"{1 + i % 3},{i % 5},{i % 7}" for i in range(30)],
-        "scores.run": [f"q{q} Q0 d{d} {d} {9 - d} x" for q in (1, 2) for d in range(1, 6)],
-        "grades.qrels": [f"q{q} 0 d{d} {d % 2}" for q in (1, 2) for d in range(1, 6)],
     }
     for name, lines in rows.items():
         (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8", newline="")

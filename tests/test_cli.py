@@ -96,7 +96,7 @@ def test_no_command_prints_help_in_groups(folder, seen, capsys):
     assert printed.err == "" and not seen and names_in(folder) == {"c.csv", "i.csv"}
     lines = printed.out.splitlines()
     assert max(map(len, lines)) <= 80 and "\n          " not in printed.out
-    groups = ["Options:", "Rank:", "Collect:", "Predict:", "Evaluate:", "Other learners:"]
+    groups = ["Options:", "Rank:", "Collect:", "Predict:"]
     assert [line for line in lines[1:] if line.endswith(":") and line[0] != " "] == groups
     assert run("-h") == 0 and capsys.readouterr().out == printed.out
 
@@ -106,7 +106,6 @@ def test_no_command_prints_help_in_groups(folder, seen, capsys):
     [
         ("model_a,model_b,winner", "rank"),
         ("user;item;rating", "rate"),
-        ("query,label,x", "learn"),
         ("item,price", "ask"),
     ],
 )
@@ -118,7 +117,7 @@ def test_a_file_without_a_command_is_answered_with_the_command(folder, capsys, h
 
 
 def test_options_of_the_demo(folder, seen, capsys):
-    options = "--out deep/er --seed 7 --no-crosscheck --quiet --rows 0"
+    options = "--out deep/er --seed 7 --crosscheck none --quiet --rows 0"
     assert run("demo", *options.split()) == 0
     _, settings = seen[0]
     assert settings._asdict() == {
@@ -228,7 +227,7 @@ def test_results_of_earlier_runs_are_replaced_and_other_files_stay(folder, seen)
     assert run("rank", "c.csv", "--out", "o", "--save", "all") == 0
     Path("o/mine.png").write_text("mine")
     Path("c.csv").write_text("winner,loser\nA,B\n")  # the log has changed, and is the same log
-    assert run("rank", "c.csv", "--out", "o", "--no-crosscheck") == 0
+    assert run("rank", "c.csv", "--out", "o", "--crosscheck", "none") == 0
     assert names_in("o") == {"mine.png"} | RESULTS
     assert Path("o/mine.png").read_text() == "mine"
     assert len(Path("o/ranking.csv").read_text().splitlines()) == 3
@@ -297,7 +296,7 @@ def test_warnings_are_one_line_on_standard_error(folder, seen, monkeypatch, caps
 FILES_IN_HELP = ("winner,loser\n    Espresso,Filter\n", "\n    Instant,0.4,4\n")
 HELP = {
     "--help": ("demo", "rank", "bayesrank rank battles.csv"),
-    "demo --help": ("--out", "--seed", "--no-crosscheck", "--quiet", "[default: "),
+    "demo --help": ("--out", "--seed", "--crosscheck", "--quiet", "[default: "),
     "rank -h": (*FILES_IN_HELP, "--items", "PrefLib", "tie"),
     "--version": (f"bayesrank, version {bayesrank.__version__}",),
 }

@@ -51,7 +51,7 @@ def test_a_log_is_ranked_with_its_effects_in_sentences(log, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_covariates_may_be_left_out(log, tmp_path, capsys):
-    args = ("rank", log, "--no-crosscheck", "--quiet", "--hyperparameters", "prior")
+    args = ("rank", log, "--crosscheck", "none", "--quiet", "--hyperparameters", "prior")
     leave = ("--no-home", "--ignore", "judge", "--ignore", "category", "--ignore", "annotator")
     assert run(*args, *leave, "--out", tmp_path / "out") == 0
     printed = capsys.readouterr()
@@ -75,7 +75,7 @@ def write_reversed(path):
 def test_by_ranks_each_category_under_the_overall_ranking(tmp_path, capsys):
     log, out = tmp_path / "log.csv", tmp_path / "out"
     write_reversed(log)
-    options = ("--no-crosscheck", "--quiet", "--hyperparameters", "prior")
+    options = ("--crosscheck", "none", "--quiet", "--hyperparameters", "prior")
     assert run("rank", log, "--category", "Task", "--by-category", *options, "--out", out) == 0
     table = pd.read_csv(out / "ranking.csv", keep_default_na=False)
     order = {name: rows["item"].tolist() for name, rows in table.groupby("category", sort=False)}
@@ -101,7 +101,7 @@ def test_by_ranks_each_category_under_the_overall_ranking(tmp_path, capsys):
 def test_with_features_judges_are_not_used_and_that_is_told(log, tmp_path, capsys):
     items = tmp_path / "items.csv"
     items.write_text("item,size\nx,1\ny,2\nz,3\nw,4\n")
-    args = ("rank", log, "--items", items, "--no-crosscheck", "--quiet")
+    args = ("rank", log, "--items", items, "--crosscheck", "none", "--quiet")
     assert run(*args, "--hyperparameters", "prior", "--out", tmp_path / "out") == 0
     said = capsys.readouterr().err
     assert said.count("with --items") == 3

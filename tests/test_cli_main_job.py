@@ -175,7 +175,7 @@ def test_the_whole_job_as_a_process(files, tmp_path):
 def test_items_without_features_and_without_a_cross_check(files, tmp_path):
     folder, strength = files
     games, out = str(folder / "games.csv"), str(tmp_path / "o")
-    text, _ = run("rank", games, "--no-crosscheck", "--quiet", "--out", out, "--save", "all")
+    text, _ = run("rank", games, "--crosscheck", "none", "--quiet", "--out", out, "--save", "all")
     written = {path.name for path in (tmp_path / "o").iterdir()}
     assert written == set(pipeline.FILES) - {"crosscheck.png"}
     table = pd.read_csv(tmp_path / "o" / "ranking.csv")
@@ -201,7 +201,7 @@ def test_an_order_is_one_event(tmp_path, monkeypatch):
     """A PrefLib file gives what the estimator gives, and wider intervals than its pairs would."""
     monkeypatch.chdir(tmp_path)
     Path("x.toi").write_text(ORDERS)
-    chosen = ("--no-crosscheck", "--quiet", "--hyperparameters", "scale=1.2")
+    chosen = ("--crosscheck", "none", "--quiet", "--hyperparameters", "scale=1.2")
     assert "4 items" not in run("rank", "x.toi", *chosen)[0]
     table = pd.read_csv("bayesrank-out/ranking.csv").set_index("item")
     orders = [["Ada", "Bob", "Cy", "Dot"], ["Ada", "Cy", ["Bob", "Dot"]], ["Dot", "Ada", "Bob"]]

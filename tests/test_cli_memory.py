@@ -8,7 +8,7 @@ import pytest
 from cli_run import run
 
 from bayesrank import _memory
-from bayesrank.cli import evaluate, pipeline
+from bayesrank.cli import pipeline, rate
 from bayesrank.datasets import table
 from bayesrank.infer import compiled
 
@@ -21,8 +21,6 @@ def folder(tmp_path, monkeypatch):
     Path("i.csv").write_text("item,x\n" + "".join(f"{n},{k}\n" for k, n in enumerate(names)))
     rows = [f"u{k},{n},{1 + k % 2}\n" for k, n in enumerate(names)]
     Path("r.csv").write_text("user,item,rating\n" + "".join(rows))
-    Path("run.csv").write_text("query,item,score,draw\n" + "".join(f"q,{n},1,{n}\n" for n in names))
-    Path("qrels.csv").write_text("query,item,label\nq,i0,1\n")
 
 
 @pytest.mark.parametrize(
@@ -31,7 +29,6 @@ def folder(tmp_path, monkeypatch):
         ("rank c.csv", "300 items and 299 comparisons take 13.8 MiB of memory, and 977 "
          "KiB are free; rank fewer items"),
         ("rate r.csv", "300 users and 300 items take 3.52 MiB of memory, .*; leave out"),
-        ("evaluate run.csv qrels.csv", "300 draws of the scores of 300 items .* take 1.37 MiB"),
     ],
 )  # fmt: skip
 def test_numbers_and_fix(args, said, monkeypatch, capsys):
@@ -47,11 +44,8 @@ def test_numbers_and_fix(args, said, monkeypatch, capsys):
     ("args", "need"),
     [
         ("rank c.csv", "3.5 GiB"),
-        ("search c.csv --queries c.csv", "2 GiB"),
         ("predict . c.csv", "2 GiB"),
-        ("stream c.csv", "2 GiB"),
         ("ask c.csv", "2 GiB"),
-        ("evaluate run.csv qrels.csv", "614 MiB"),
     ],
 )
 def test_there_is_no_room_to_start(args, need, monkeypatch, capsys):
@@ -107,11 +101,11 @@ def test_the_least_of_all_limits_counts(monkeypatch):
     ],
 )
 def test_memory_that_runs_out_all_the_same_is_said(monkeypatch, capsys, error, said):
-    def fail(*args):
+    def fail(*args, **options):
         raise error
 
-    monkeypatch.setattr(evaluate, "_check_memory", fail)
-    assert run("evaluate", "run.csv", "qrels.csv") == 2
+    monkeypatch.setattr(rate, "read_ratings", fail)
+    assert run("rate", "r.csv") == 2
     wanted = f"Error: Memory ran out{said}; nothing was written. Give less data.\n"
     assert capsys.readouterr().err == wanted
 

@@ -131,32 +131,6 @@ def test_pairs_of_a_log_with_judges_go_to_a_file(at, capsys):
     assert run("suggest", "log", "--out", "log/ranker.npz") == 2
 
 
-def test_the_page_is_made_again_with_a_title(at, capsys):
-    before = Path("games/report.html").read_text()
-    assert run("report", "games", "--title", "Better <games>") == 0
-    after = Path("games/report.html").read_text()
-    assert after == before.replace("<h1>games<", "<h1>Better &lt;games&gt;<").replace(
-        "<title>games:", "<title>Better &lt;games&gt;:"
-    )
-    assert run("report", "games") == 0 and Path("games/report.html").read_text() == before
-    Path("damaged").mkdir()
-    for text in ('{"rankings": []}', "{", "[]"):
-        Path("damaged/ranking.json").write_text(text)
-        assert run("report", "damaged") == 2
-    assert [path.name for path in Path("damaged").iterdir()] == ["ranking.json"]
-    document = json.loads(Path("games/ranking.json").read_text())
-    for name in document:  # as an earlier version may have left them out
-        kept = {key: value for key, value in document.items() if key != name}
-        Path("damaged/ranking.json").write_text(json.dumps(kept))
-        assert run("report", "damaged") in (0, 2)
-    capsys.readouterr()
-    Path("damaged/ranking.json").write_text(json.dumps(document))
-    Path("damaged/report.html").unlink(missing_ok=True)
-    Path("damaged/report.html").mkdir()
-    assert run("report", "damaged") == 2
-    assert "report.html: cannot be written (Is a directory)" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("name, points", [("ada", 1000.0), ("eve", 2000.5)])
 def test_one_level_and_an_anchor_that_has_its_points(at, tmp_path, capsys, name, points):
     options = ("--out", tmp_path, "--crosscheck", "none", "-q", "--hyperparameters", "prior")

@@ -1,16 +1,10 @@
 """Generated files: every reader reads them, or says in one line why not, and that is all."""
 
-import warnings
-from pathlib import Path
-
-import numpy as np
 import pytest
-from cli_run import run
 
 from bayesrank import _memory
-from bayesrank.datasets import DataError, ReadingNote, read_comparisons
-from bayesrank.datasets.runs import read_qrels, read_run
-from benchmarks.fuzz import GOOD, PREFLIB, READERS, Reader, check, damaged
+from bayesrank.datasets import DataError, read_comparisons
+from benchmarks.fuzz import PREFLIB, READERS, Reader, check
 
 pytestmark = pytest.mark.filterwarnings("ignore::bayesrank.datasets.ReadingNote")
 
@@ -35,20 +29,8 @@ def test_another_error_is_found(monkeypatch, wrong):
     assert caught.value.__cause__ is wrong
 
 
-def test_the_command_ends_with_0_or_2(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(1)
-    for _ in range(30):
-        for name in ("run", "qrels"):
-            Path(name).write_bytes(damaged(rng, GOOD[rng.integers(3, 7)], GOOD))
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            warnings.simplefilter("ignore", ReadingNote)
-            assert run("evaluate", "run", "qrels") in (0, 2)
-
-
 @pytest.mark.parametrize("text", [",", '""', ",\n,\n", '"",""\n'])
-@pytest.mark.parametrize("name", ["comparisons", "items", "ratings", "run", "judgements"])
+@pytest.mark.parametrize("name", ["comparisons", "items", "ratings"])
 def test_files_of_empty_cells(tmp_path, name, text):
     path = tmp_path / "file.csv"
     path.write_text(text)
@@ -56,7 +38,7 @@ def test_files_of_empty_cells(tmp_path, name, text):
         READERS[name].read(path)
 
 
-@pytest.mark.parametrize("name", ["comparisons", "items", "ratings", "run", "judgements", "lists"])
+@pytest.mark.parametrize("name", ["comparisons", "items", "ratings"])
 def test_what_is_long_is_quoted_by_its_beginning(name, tmp_path):
     path = tmp_path / "file.csv"
     path.write_text(f"{'x' * 5000},{'y' * 5000},{'y' * 5000}\n1,2,3\n")
@@ -85,15 +67,6 @@ def test_orders_that_are_doubtful_or_too_many(tmp_path, text, problem):
     (tmp_path / "x.toi").write_text(text)
     with pytest.raises((DataError, _memory.TooLargeError), match=problem):
         read_comparisons(tmp_path / "x.toi")
-
-
-def test_separators_that_only_python_knows_do_not_split_trec_lines(tmp_path):
-    items = ["a\x1cb", "c\x85d", "e\u2028f", "g\xa0h"]
-    (tmp_path / "qrels").write_text("".join(f"q1 0 {item} 1\r\n" for item in items), newline="")
-    assert list(read_qrels(tmp_path / "qrels").labels) == [("q1", item) for item in items]
-    (tmp_path / "run").write_text("".join(f"q1 Q0\t{item} 1 0.5 me\n" for item in items))
-    assert [key[2] for key in read_run(tmp_path / "run").scores] == items
-    assert np.isfinite(list(read_run(tmp_path / "run").scores.values())).all()
 
 
 @pytest.mark.parametrize(("name", "k"), [("state", 284), ("parquet", 106)])

@@ -88,7 +88,7 @@ def test_help_of_every_command_loads_click_alone():
     code = textwrap.dedent(code).replace("HEAVY", heavy)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "14 []"
+    assert done.stdout.strip() == "8 []"
 
 
 def test_every_import_of_the_package_is_a_declared_dependency():

@@ -22,14 +22,12 @@ from bayesrank.cli.say import say
 _OUTPUT_LOST = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 _GROUPS = {
-    "Rank": ("rank", "compare", "report", "demo"),
+    "Rank": ("rank", "compare", "demo"),
     "Collect": ("suggest", "ask"),
     "Predict": ("predict", "rate"),
-    "Evaluate": ("evaluate",),
-    "Other learners": ("labels", "learn", "search", "stream"),
 }
 _COMMANDS = tuple(name for names in _GROUPS.values() for name in names)
-_COLUMNS_OF = {"rate": {"user", "item", "rating"}, "learn": {"query", "label"}, "ask": {"item"}}
+_COLUMNS_OF = {"rate": {"user", "item", "rating"}, "ask": {"item"}}
 
 
 class _Commands(click.Group):

@@ -5,13 +5,12 @@ from typing import Any
 
 import click
 
-from bayesrank._memory import FITS, READS
+from bayesrank._memory import FITS
 from bayesrank.cli.options import (
     OUT,
     QUIET,
     SEED,
     Real,
-    Whole,
     choice,
     command,
     count,
@@ -76,17 +75,10 @@ def _finite(context: Any, option: Any, value: float | None) -> float | None:
     return value
 
 
-def _undefined(context: Any, option: Any, text: str) -> Any:
-    if text != "skip" and math.isnan(_number(text)):
-        raise click.BadParameter(f"{text!r} is neither 'skip' nor a number.")
-    return text if text == "skip" else _number(text)
-
-
 _MAIN_JOB = (
     count("--rows", 15, least=0),
     SEED,
     choice("--crosscheck", "quick", "full", "none"),
-    option("--no-crosscheck crosscheck", flag_value="none"),
     option("--elo", is_flag=True),
     choice("--save", "report", "all"),
     option("--force", is_flag=True),
@@ -119,7 +111,6 @@ rank = command(
     room=FITS,
 )
 compare = command("compare", "results", "first!", "second!", level(), at="results")
-report = command("report", "results", option("--title"), at="results", room=READS)
 suggest = command("suggest", "results", count("-n number", 10), file("--out", "-"), at="results")
 predict = command(
     "predict", "results", "pairs?", file("--items"), file("--out", "-"), file("--skills")
@@ -150,77 +141,4 @@ rate = command(
     count("--rows", 10),
     QUIET,
     room=FITS,
-)
-evaluate = command(
-    "evaluate",
-    "run",
-    "qrels",
-    count("-k", 10),
-    choice("--gain", "exponential", "linear"),
-    count("--min-relevant", 1),
-    choice("--ties", "expected", "trec", "input"),
-    option("--undefined", default="skip", metavar="skip|NUMBER", callback=_undefined),
-    choice("--unjudged", "zero", "skip"),
-    choice("--negative-labels", "refuse", "zero"),
-    level(),
-    SEED,
-    room=READS,
-)
-labels = command(
-    "labels",
-    "train",
-    file("--predict", required=True),
-    choice("--kernel", "auto", "linear", "rbf"),
-    option("--correlated", is_flag=True),
-    choice("--hyperparameters", *_HYPERPARAMETERS),
-    OUT,
-    SEED,
-    QUIET,
-    room=FITS,
-)
-learn = command(
-    "learn",
-    "train",
-    file("--test"),
-    choice("--method", "rank-rls", "cone-rank", "lambda-rank"),
-    OUT,
-    count("-k", 10),
-    SEED,
-    QUIET,
-    room=FITS,
-)
-search = command(
-    "search",
-    "documents",
-    file("--queries", required=True),
-    file("--links"),
-    file("--out", "run.csv"),
-    choice("--method", "bm25", "link-learn"),
-    option("--link-weight", Real(min=0)),
-    file("--judged"),
-    option("--language", default="english"),
-    count("-k", 100),
-    SEED,
-    QUIET,
-)
-_LEARNERS = (
-    *("bayes-point", "oap-bpm", "oap-bagging", "oap-voted"),
-    *("prank", "voted-prank", "widrow-hoff"),
-)
-stream = command(
-    "stream",
-    "data",
-    count("--levels", least=2),
-    count("--features"),
-    option("--format form", click.Choice(["svmlight", "csv"])),
-    choice("--learner", *_LEARNERS, metavar="NAME"),
-    option("--degree", Whole(1, 5), default=1),
-    option("--forgetting", Real(0, 1, max_open=True), default=0.0),
-    count("--members num_members", 100),
-    option("--tau", Real(0, 1, min_open=True), default=0.3),
-    option("--eta", Real(0, min_open=True), default=0.1),
-    SEED,
-    file("--checkpoint", "bayesrank-stream.npz"),
-    count("--every", 1000),
-    choice("--on-error", "refuse", "skip"),
 )

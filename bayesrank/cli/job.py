@@ -10,18 +10,6 @@ from rich.console import Console
 from bayesrank._names import shown
 from bayesrank.cli.outputs import PrintError, output_folder, write
 from bayesrank.cli.progress import Steps, stdout_console
-from bayesrank.datasets.errors import DataError
-
-
-@contextmanager
-def blamed(path: Path) -> Iterator[None]:
-    """Lay it on a file where what was read of it cannot be learned from."""
-    try:
-        yield
-    except DataError:
-        raise
-    except ValueError as error:
-        raise DataError(path, str(error), "correct the file") from None
 
 
 class Job:

@@ -31,7 +31,6 @@ from bayesrank._files import (
     withdrawn,
 )
 from bayesrank._names import shown
-from bayesrank._states import write_arrays
 from bayesrank.cli.interrupt import keep, look, undivided
 from bayesrank.cli.progress import stdout_console
 
@@ -94,8 +93,6 @@ def write(path: Path, thing: Any) -> None:
             _write_rows(file, table_rows(thing))
     elif hasattr(thing, "to_netcdf"):
         thing.to_netcdf(str(path), engine="h5netcdf")
-    elif isinstance(thing, Mapping):
-        write_arrays(path, thing)
     else:
         thing.save(path)
 

@@ -1,18 +1,14 @@
-"""Commands on the results of `rank`: `compare` two items, `suggest` pairs, make the `report`."""
+"""Commands on the results of `rank`: `compare` two items, `suggest` pairs."""
 
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
-from jinja2 import UndefinedError
 
-from bayesrank._files import published
 from bayesrank._names import meant, shown
-from bayesrank.cli.document import read_document
-from bayesrank.cli.outputs import OutputError, give_tables, refuse_to_replace, refused
+from bayesrank.cli.outputs import OutputError, give_tables, refuse_to_replace
 from bayesrank.cli.pipeline import FILES, RANKER
-from bayesrank.cli.report import report as page_of
 from bayesrank.ranking.columns import percent
 
 
@@ -65,22 +61,6 @@ def suggest(results: Path, number: int, out: Path) -> None:
     refuse_to_replace({"--out": out}, (results / name for name in FILES))
     rows = load_results(results).suggest(number)
     give_tables([(out, [["first", "second"], *rows])], "give another --out")
-
-
-def report(results: Path, title: str | None) -> None:
-    """Make the page and the card again of what `ranking.json` says."""
-    from bayesrank.cli.card import card
-
-    found = read_document(results)
-    found |= {"title": title} if title else {}
-    try:
-        things = {"report.html": page_of(found).encode(), "card.png": card(found)}
-    except (LookupError, TypeError, ValueError, UndefinedError) as error:
-        raise OutputError(f"{results}: ranking.json is damaged; run `rank` again") from error
-    for name, thing in things.items():
-        with refused("make room for it"), published(results / name) as file:
-            file.write(thing)
-    click.echo(shown(f"Saved to {results}: {', '.join(things)}"))
 
 
 def _number(name: str, names: list[str]) -> int:

@@ -4,11 +4,8 @@ from bayesrank.datasets._modechoice import load_modechoice
 from bayesrank.datasets._nfl import load_nfl
 from bayesrank.datasets.comparisons import read_comparisons
 from bayesrank.datasets.data import ComparisonData, OrderEvents
-from bayesrank.datasets.documents import TextData, read_links, read_texts
 from bayesrank.datasets.errors import DataError, ReadingNote
-from bayesrank.datasets.label_examples import LabelExamples, read_label_examples
 from bayesrank.datasets.layouts import ColumnNames
-from bayesrank.datasets.lists import ListData, align, read_lists
 from bayesrank.datasets.queries import QueryLists, group_queries
 from bayesrank.datasets.ratings import RatingData, read_ratings
 
@@ -16,21 +13,13 @@ __all__ = [
     "ColumnNames",
     "ComparisonData",
     "DataError",
-    "LabelExamples",
-    "ListData",
     "OrderEvents",
     "QueryLists",
     "RatingData",
     "ReadingNote",
-    "TextData",
-    "align",
     "group_queries",
     "load_modechoice",
     "load_nfl",
     "read_comparisons",
-    "read_label_examples",
-    "read_links",
-    "read_lists",
     "read_ratings",
-    "read_texts",
 ]

@@ -25,7 +25,7 @@ TIED = {"draw", "tie", "tied"}  # where the name of a winner may stand
 # Numbers with a decimal comma, and with a decimal point; the other stands between thousands.
 _COMMA = re.compile(r"[+-]?(?:\d+|[1-9]\d{0,2}(?:\.\d{3})+)(?:,\d+)?", re.ASCII)
 _POINT = re.compile(r"[+-]?(?:\d+|[1-9]\d{0,2}(?:,\d{3})+)(?:\.\d+)?", re.ASCII)
-LARGEST = 1e100  # the squares of larger numbers would soon leave double precision's range
+_LARGEST = 1e100  # the squares of larger numbers would soon leave double precision's range
 _CLOCK = r"([T ]\d{1,2}:\d\d(?::\d\d(?:\.\d{1,9})?)?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?)?"
 _YEAR = re.compile(r"(\d{4})([-./])(\d{1,2})(?:\2(\d{1,2}))?" + _CLOCK, re.ASCII)
 _PARTS = re.compile(r"(\d{1,2})([-./])(\d{1,2})\2(\d{4})" + _CLOCK, re.ASCII)
@@ -70,21 +70,17 @@ def nothing(column: Column) -> NDArray[np.bool_]:
     return np.array([cell.lower() in NOTHING for cell in column.values])[column.codes]
 
 
-def number(
-    table: Table, column: Column, *, largest: float = LARGEST, gaps: bool = False
-) -> NDArray[np.float64]:
-    """Finite numbers, shape (K,); with `gaps`, NaN where a cell is empty."""
+def number(table: Table, column: Column) -> NDArray[np.float64]:
+    """Finite numbers, shape (K,)."""
     found = numbers(table, column)
-    for k in np.flatnonzero(~(np.abs(found) <= largest)):
+    for k in np.flatnonzero(~(np.abs(found) <= _LARGEST)):
         cell, value = column.values[k], found[k]
-        if gaps and not cell:
-            continue
         fix = "give it in a larger unit"
         if math.isnan(value):
             problem = f"{quoted(cell)} is not a finite number" if cell else "the number is missing"
-            fix = f"write a number, or {'leave it empty' if gaps else 'remove the row'}"
+            fix = "write a number, or remove the row"
         else:
-            problem = f"{quoted(cell)} is larger than {largest:g}"
+            problem = f"{quoted(cell)} is larger than {_LARGEST:g}"
         raise table.error(problem, fix, column, column.holds(cell))
     return found[column.codes]
 

@@ -217,9 +217,6 @@ COMPARISONS = (
 )
 _COMPARED = {name: role for layout in COMPARISONS for name, role in layout.roles.items()}
 
-_QUERY = ColumnRole(("query", "qid", "topic"))
-_LABEL = ColumnRole(("label", "relevance", "rel", "grade"))
-_DOCUMENT = ColumnRole(("item", "docno", "doc", "document"))
 ITEMS = Layout("item,price,weight", {"item": ColumnRole(("item", "name"))})
 RATINGS = Layout(
     "user,item,rating",
@@ -228,32 +225,6 @@ RATINGS = Layout(
         "item": ColumnRole(("item", "itemid", "item_id", "movieid", "movie_id")),
         "rating": ColumnRole(("rating", "level", "stars")),
     },
-)
-RUN = Layout(
-    "query,item,score",
-    {
-        "query": _QUERY,
-        "item": _DOCUMENT,
-        "score": ColumnRole(("score",)),
-        "draw": ColumnRole(("draw",), optional=True),
-    },
-)
-QRELS = Layout("query,item,label", {"query": _QUERY, "item": _DOCUMENT, "label": _LABEL})
-LISTS = Layout(
-    "query,label,feature1,feature2",
-    {"query": _QUERY, "label": _LABEL, "item": ColumnRole(("item", "name"), optional=True)},
-)
-TEXTS = Layout(
-    "id,title,text",
-    {
-        "id": ColumnRole(("id", "_id", "docno", "query", "qid")),
-        "text": ColumnRole(("text",)),
-        "title": ColumnRole(("title",), optional=True),
-    },
-)
-LINKS = Layout(
-    "from,to",
-    {"from": ColumnRole(("from", "source", "citing")), "to": ColumnRole(("to", "target", "cited"))},
 )
 
 

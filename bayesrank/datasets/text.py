@@ -36,9 +36,6 @@ _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _HEAD = 1_000_000  # bytes that are looked at to find what separates columns
 _BLOCK = 1_000_000  # bytes that are split at once, so that what is in between stays small
 _SPACE = 4  # a file's bytes, its text, and texts of cells: at the least so many times its size
-# Lines and fields of text without a separator end here alone: what Python takes for the end of a
-# line, or for a blank, besides is in names, such as \x1c and \x85.
-LINE, FIELD = re.compile(r"\r\n|\r|\n"), re.compile(r"[^ \t]+")
 
 
 @contextmanager
