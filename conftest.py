@@ -1,12 +1,17 @@
 """Settings of every test run, doctests of the package included, and the limit of a fast test."""
 
+import contextlib
 import os
+import tempfile
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import jax
 import pytest
+from sybil import Sybil
+from sybil.integration.pytest import SybilItem
+from sybil.parsers.myst import PythonCodeBlockParser, SkipParser
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 jax.config.update("jax_enable_x64", True)
@@ -27,12 +32,29 @@ _over: dict[str, float] = {}
 _shared = 0.0
 
 
+def _enter_folder(namespace: dict[str, Any]) -> None:
+    """Let the programs of a page write where nothing is."""
+    namespace["__folder__"] = stack = contextlib.ExitStack()
+    stack.enter_context(contextlib.chdir(stack.enter_context(tempfile.TemporaryDirectory())))
+
+
+# The programs of a page run one after the other, with the variables of those before.
+pytest_collect_file = Sybil(
+    [PythonCodeBlockParser(), SkipParser()],
+    pattern="*.md",
+    setup=_enter_folder,
+    teardown=lambda namespace: namespace["__folder__"].close(),
+).pytest()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Doctests are slow: each compiles programs of its own."""
+    """Doctests and pages are slow: each compiles programs of its own."""
     for item in items:
-        if isinstance(item, pytest.DoctestItem):
+        if isinstance(item, pytest.DoctestItem | SybilItem):
             item.add_marker("slow")
+        if isinstance(item, SybilItem):  # reading a file as its columns say is no fault of a page
+            item.add_marker(pytest.mark.filterwarnings("ignore::bayesrank.datasets.ReadingNote"))
 
 
 def _processor_seconds() -> float:

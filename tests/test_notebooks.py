@@ -11,26 +11,7 @@ from nbclient import NotebookClient
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-MACHINE = re.compile(r"/(?:root|home|tmp|Users)/|site-packages|[A-Z]:\\")
-
-each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-
-
-def _code(notebook):
-    return [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
-
-
-def _outputs(notebook):
-    return [output for cell in _code(notebook) for output in cell.outputs]
-
-
-def _has_picture(notebook):
-    return any("image/png" in output.get("data", {}) for output in _outputs(notebook))
-
-
-def test_there_are_notebooks():
-    assert NOTEBOOKS
-
+MACHINE_OR_TESTS = r"/(?:root|home|tmp|Users)/|site-packages|[A-Z]:\\|QUICK|filterwarnings"
 
 # Small sizes: texts of a notebook, and what replaces them.
 SMALL = {
@@ -77,8 +58,25 @@ SMALL = {
 }
 
 
-def _in_small_form(path):
-    """The notebook without outputs, at small sizes."""
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def _code(notebook):
+    return [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
+
+
+def _outputs(notebook):
+    return [output for cell in _code(notebook) for output in cell.outputs]
+
+
+def _has_picture(notebook):
+    return any("image/png" in output.get("data", {}) for output in _outputs(notebook))
+
+
+@pytest.mark.slow
+@each_notebook
+@pytest.mark.filterwarnings("default")  # those of the notebook machinery are not ours
+def test_runs_in_small_form(path, tmp_path, monkeypatch):
     notebook = nbformat.read(path, as_version=4)
     for cell in _code(notebook):
         cell.outputs, cell.execution_count = [], None
@@ -87,50 +85,15 @@ def _in_small_form(path):
         assert cells, f"{path.name} no longer contains {old!r}"
         for cell in cells:
             cell.source = cell.source.replace(old, new)
-    return notebook
-
-
-# Between notebooks: no names, and JAX as it comes. Imports stay: they are half of the time.
-RESET = """
-import jax
-from matplotlib import pyplot
-pyplot.rcdefaults()
-jax.config.update("jax_enable_x64", False)
-get_ipython().run_line_magic("reset", "-f")
-"""
-
-
-@pytest.fixture(scope="module")
-def client(tmp_path_factory):
-    """A kernel that runs one notebook after the other."""
-    folder = tmp_path_factory.mktemp("notebooks")
-    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("IPYTHONDIR", str(folder))
-        patch.setenv("JUPYTER_PREFER_ENV_PATH", "1")
-        patch.setenv("PYTHONPATH", os.pathsep.join(paths))
-        patch.delenv("MPLBACKEND", raising=False)
-        place = {"metadata": {"path": str(folder)}}
-        first = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("0")])
-        client = NotebookClient(first, timeout=600, kernel_name="python3", resources=place)
-        client.execute(cleanup_kc=False)
-        yield client
-        client.nb = first
-        client.execute(cleanup_kc=True)
-
-
-@pytest.mark.slow
-@each_notebook
-@pytest.mark.filterwarnings("default")  # those of the notebook machinery are not ours
-def test_runs_in_small_form(path, client):
-    notebook = _in_small_form(path)
     check = nbformat.v4.new_code_cell("import sys; print(sys.executable)")
-    reset = nbformat.v4.new_code_cell(RESET)
-    client.nb = nbformat.v4.new_notebook(cells=[reset, *notebook.cells, check])
-    client.execute(cleanup_kc=False)
+    notebook.cells.append(check)
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    monkeypatch.setenv("JUPYTER_PREFER_ENV_PATH", "1")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.delenv("MPLBACKEND", raising=False)
+    place = {"metadata": {"path": str(tmp_path)}}
+    NotebookClient(notebook, timeout=600, kernel_name="python3", resources=place).execute()
     assert check.outputs[0]["text"].strip() == sys.executable
-    counts = [cell.execution_count for cell in [*_code(notebook), check]]
-    assert counts == list(range(counts[0], counts[0] + len(counts)))
     assert _has_picture(notebook)
 
 
@@ -141,22 +104,12 @@ def test_is_kept_with_the_outputs_of_one_full_run(path):
     counts = [cell.execution_count for cell in _code(notebook)]
     assert counts == list(range(1, len(counts) + 1))
     assert _has_picture(notebook)
+    texts = [cell.source for cell in notebook.cells]
+    assert texts[0].startswith("# ") and "from bayesrank" in "".join(texts)
     for output in _outputs(notebook):
         assert output.output_type != "error"
         assert output.get("name") != "stderr", output["text"]
-    assert path.stat().st_size < 2_000_000
-
-
-@each_notebook
-def test_shows_neither_the_machine_nor_the_tests(path):
-    notebook = nbformat.read(path, as_version=4)
-    texts = [cell.source for cell in notebook.cells]
-    for output in _outputs(notebook):
         texts.append(str(output.get("text", "")))
         texts += [str(v) for k, v in output.get("data", {}).items() if k.startswith("text/")]
-    found = [match.group() for text in texts for match in MACHINE.finditer(text)]
-    assert found == []
-    assert any("from bayesrank" in cell.source for cell in _code(notebook))
-    assert not any("QUICK" in text or "filterwarnings" in text for text in texts)
-    assert notebook.cells[0].cell_type == "markdown"
-    assert notebook.cells[0].source.startswith("# ")
+    assert [found for text in texts for found in re.findall(MACHINE_OR_TESTS, text)] == []
+    assert path.stat().st_size < 2_000_000
