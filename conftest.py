@@ -2,14 +2,16 @@
 
 import contextlib
 import os
+import re
 import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
 import pytest
-from sybil import Sybil
+from sybil import Document, Example, Region, Sybil
 from sybil.integration.pytest import SybilItem
 from sybil.parsers.myst import PythonCodeBlockParser, SkipParser
 
@@ -38,9 +40,21 @@ def _enter_folder(namespace: dict[str, Any]) -> None:
     stack.enter_context(contextlib.chdir(stack.enter_context(tempfile.TemporaryDirectory())))
 
 
+def _write_file(example: Example) -> None:
+    name, content = example.parsed
+    Path(name).write_text(content, encoding="utf-8")
+
+
+def _files_shown(document: Document) -> Iterator[Region]:
+    """Find the files that a page shows below their names."""
+    shown = re.compile(r"^`(\S+)`:\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    for found in shown.finditer(document.text):
+        yield Region(found.start(), found.end(), found.groups(), _write_file)
+
+
 # The programs of a page run one after the other, with the variables of those before.
 pytest_collect_file = Sybil(
-    [PythonCodeBlockParser(), SkipParser()],
+    [PythonCodeBlockParser(), SkipParser(), _files_shown],
     pattern="*.md",
     setup=_enter_folder,
     teardown=lambda namespace: namespace["__folder__"].close(),
