@@ -1,19 +1,26 @@
-"""How far EP is from a long NUTS run and from importance sampling."""
+"""EP beside NUTS and importance sampling, and forecasts with learned hyperparameters."""
 
 from __future__ import annotations
 
+import importlib.util
+import time
 from typing import Any
 
+import click
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpyro.diagnostics import effective_sample_size
 from numpyro.infer import MCMC, NUTS
 from scipy.special import log_ndtr, ndtr
 
-from bayesrank.infer import EP
+from bayesrank.infer import EP, NestedEP, maximize_evidence, whiten
+from bayesrank.models import preference_gp
 from benchmarks import problems
 
-__all__ = ["few_comparisons", "importance_evidence"]
+__all__ = ["COMMANDS"]
+
+Array = np.ndarray
 
 
 def white_logdensity(root: Any, winner: Any, loser: Any, white: Any) -> Any:
@@ -140,3 +147,161 @@ def _draws_log_loss(problem: problems.Problem, samples: np.ndarray) -> float:
     probability /= len(samples)
     likelihood = np.where(problem.first_wins, probability, 1 - probability)
     return float(-np.mean(np.log(likelihood)))
+
+
+def nested_against_joint(n: int, count: int, draws: int) -> dict[str, dict[str, Any]]:
+    """Sample the hyperparameters of ``preference_gp`` in both ways on the same comparisons.
+
+    Returns
+    -------
+    dict
+        For "nested" and "joint": wall and processor seconds with compiling, and for each
+        hyperparameter the mean, standard deviation and effective number of draws.
+    """
+    problem = problems.gp_problem(n, count, 4.0, seed=3)
+    X = (problem.X - problem.X.mean(0)) / problem.X.std(0)
+    pairs = np.stack([problem.winner, problem.loser], axis=1)
+
+    start = _clocks()
+    nested = NestedEP(preference_gp).run(jax.random.key(0), X, pairs)
+    figures = {"nested": _figures(nested.hyperparameters, start)}
+
+    with jax.enable_x64(True):
+        start = _clocks()
+        mcmc = MCMC(
+            NUTS(whiten(preference_gp)),
+            num_warmup=500,
+            num_samples=draws,
+            num_chains=1,
+            progress_bar=False,
+        )
+        mcmc.run(jax.random.key(1), jax.numpy.asarray(X), jax.numpy.asarray(pairs))
+        samples = mcmc.get_samples(group_by_chain=True)
+        kept = {k: np.asarray(samples[k]) for k in nested.hyperparameters}
+        figures["joint"] = _figures(kept, start)
+    return figures
+
+
+def _clocks() -> np.ndarray:
+    return np.array([time.perf_counter(), time.process_time()])
+
+
+def _figures(draws: dict[str, np.ndarray], start: np.ndarray) -> dict[str, Any]:
+    rows = {k: (v.mean(), v.std(), effective_sample_size(v)) for k, v in draws.items()}
+    return {"seconds": _clocks() - start, **rows}
+
+
+def log_losses(n: int, count: int, seed: int) -> dict[str, float]:
+    """Mean log loss of 20,000 fresh pairs for each way to learn one length scale per feature.
+
+    Returns
+    -------
+    dict
+        "truth" is the loss of the skills that the outcomes were drawn from; "EP" maximises the
+        evidence, "EP, priors" the evidence times the priors of ``preference_gp``; "botorch" is
+        there where it is installed.
+    """
+    problem = problems.gp_problem(n, count, 4.0, seed=seed)
+    losses = {
+        "truth": _loss(problem, problem.skill, np.zeros((n, n))),
+        "EP": _loss(problem, *_evidence(problems.ard_gp, problem)),
+        "EP, priors": _loss(problem, *_evidence(_with_priors, problem)),
+    }
+    if importlib.util.find_spec("botorch") is not None:
+        losses["botorch"] = _loss(problem, *_botorch(problem))
+    return losses
+
+
+def _with_priors(X: Any, winner: Any, loser: Any) -> None:
+    preference_gp(X, jax.numpy.stack([winner, loser], axis=1), ard=True)
+
+
+def _evidence(program: Any, problem: problems.Problem) -> tuple[Array, Array]:
+    X = (problem.X - problem.X.mean(0)) / problem.X.std(0)
+    engine, data = EP(program), (X, problem.winner, problem.loser)
+    params, _ = maximize_evidence(engine, *data)
+    result = engine.run(jax.random.key(0), *data, params=params)
+    # Margins are in units of the noise.
+    noise = float(params.get("noise", 1.0))
+    return result.mean["f"] / noise, result.covariance["f"] / noise**2
+
+
+def _botorch(problem: problems.Problem) -> tuple[Array, Array]:
+    import torch
+    from botorch.fit import fit_gpytorch_mll
+    from botorch.models.pairwise_gp import PairwiseGP, PairwiseLaplaceMarginalLogLikelihood
+
+    X = torch.tensor(problem.X, dtype=torch.double)
+    pairs = torch.tensor(np.stack([problem.winner, problem.loser], axis=1))
+    model = PairwiseGP(X, pairs, jitter=1e-6)
+    fit_gpytorch_mll(PairwiseLaplaceMarginalLogLikelihood(model.likelihood, model))
+    posterior = model.eval().posterior(X)
+    covariance: Any = posterior.distribution.covariance_matrix
+    return posterior.mean.detach().numpy()[:, 0], covariance.detach().numpy()
+
+
+def _loss(problem: problems.Problem, mean: Array, covariance: Array) -> float:
+    first, second = problem.fresh.T
+    variances = np.diagonal(covariance)
+    variance = variances[first] + variances[second] - 2 * covariance[first, second]
+    margin = (mean[first] - mean[second]) / np.sqrt(2 + variance)
+    return float(-log_ndtr(np.where(problem.first_wins, margin, -margin)).mean())
+
+
+@click.command()
+@click.option("--draws", default=5_000, help="NUTS draws in each chain.")
+@click.option("--chains", default=2, help="NUTS chains.")
+@click.option("--only", default="", help="Run the cases (n=100, K=50, v=4) that contain this.")
+def accuracy(draws: int, chains: int, only: str) -> None:
+    """EP against long NUTS runs: pair differences, and log loss of fresh pairs."""
+    cases = [(100, 50, 4.0), (100, 100, 25.0), (100, 200, 100.0), (300, 1_500, 4.0)]
+    click.echo("error: r.m.s. over pair differences, in posterior sd; mc: NUTS's own part of it")
+    for n, count, variance in cases:
+        name = f"n={n}, K={count}, v={variance:g}"
+        if only in name:
+            row = few_comparisons(n, count, variance, draws=draws, chains=chains)
+            click.echo(
+                f"{name:25} error {row['error']:.4f} (mc {row['monte_carlo']:.4f})  "
+                f"sd ratio {row['sd_ratio']:.4f}  log loss EP {row['log_loss_ep']:.4f} "
+                f"NUTS {row['log_loss_nuts']:.4f}"
+            )
+
+
+@click.command()
+@click.option("--draws", default=100_000)
+def evidence(draws: int) -> None:
+    """EP's log evidence against importance sampling."""
+    for n, count in ((100, 500), (300, 1_500)):
+        row = importance_evidence(n, count, 4.0, draws)
+        click.echo(
+            f"n={n}, K={count}: EP {row['ep']:.3f}, importance sampling {row['importance']:.3f} "
+            f"+- {row['standard_error']:.3f} ({row['effective_draws']:.0f} effective draws)"
+        )
+
+
+@click.command()
+@click.option("--seeds", default=5, help="Data sets.")
+def learned(seeds: int) -> None:
+    """Log loss of fresh pairs after learning hyperparameters, beside botorch's."""
+    rows = [log_losses(300, 1_500, seed) for seed in range(seeds)]
+    for name in rows[0]:
+        losses = [row[name] for row in rows]
+        each = "  ".join(f"{loss:.4f}" for loss in losses)
+        click.echo(f"{name:12} {sum(losses) / seeds:.4f}   each: {each}")
+
+
+@click.command()
+@click.option("--draws", default=1_000, help="Draws of NUTS over everything.")
+def nested(draws: int) -> None:
+    """NUTS over the hyperparameters with EP inside, against NUTS over everything."""
+    for n, count in ((50, 150), (200, 1_000)):
+        for name, row in nested_against_joint(n, count, draws).items():
+            wall, cpu = row.pop("seconds")
+            sites = "  ".join(f"{k} {m:.3f} +- {s:.3f} ({e:.0f})" for k, (m, s, e) in row.items())
+            click.echo(
+                f"n={n}, K={count}, {name:7} {wall:7.1f} s ({cpu:.1f} s of CPU)  "
+                f"mean +- sd (ESS): {sites}"
+            )
+
+
+COMMANDS = [accuracy, evidence, learned, nested]

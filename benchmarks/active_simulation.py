@@ -13,9 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.tree_util import Partial
 from scipy.stats import rankdata
 
 from bayesrank.active import (
@@ -24,10 +22,7 @@ from bayesrank.active import (
     bald,
     best_pairs,
     entropy_gain,
-    eubo,
     margin_variance,
-    pool_entropy,
-    pool_error,
     pool_variance,
     random_gain,
 )
@@ -43,10 +38,7 @@ WAYS: Mapping[str, Callable[[jax.Array, Array], Acquisition]] = {
     "entropy": lambda key, pool: entropy_gain,
     "bald": lambda key, pool: bald,
     "variance": lambda key, pool: margin_variance,
-    "eubo": lambda key, pool: eubo,
     "pool variance": lambda key, pool: pool_variance,
-    "pool entropy": lambda key, pool: Partial(pool_entropy, pool=jnp.asarray(pool)),
-    "pool error": lambda key, pool: Partial(pool_error, pool=jnp.asarray(pool)),
 }
 
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import click
 import jax
 import jax.numpy as jnp
 import numpy as np
+from matplotlib.figure import Figure
 from tinygp import transforms
 from tinygp.kernels import DotProduct, Kernel
 
 from bayesrank import gp
-from benchmarks.active_simulation import Model, Task
+from benchmarks.active_simulation import Model, Task, Trial, run_trials
+from benchmarks.pictures import draw_learning_curves
 
-__all__ = ["BOSTON", "DIABETES", "boston", "diabetes", "prior"]
+__all__ = ["BOSTON", "COMMANDS", "DIABETES", "boston_task", "diabetes_task", "prior"]
 
 
-def boston() -> Task:
+def boston_task() -> Task:
     """Boston housing, 506 x 13, standardised; the targets are the median prices."""
     from mlxtend.data import boston_housing_data
 
@@ -25,7 +29,7 @@ def boston() -> Task:
     return Task((X - X.mean(axis=0)) / X.std(axis=0), target)
 
 
-def diabetes() -> Task:
+def diabetes_task() -> Task:
     """scikit-learn's diabetes, 442 x 10, standardised; the targets are how far it progressed."""
     from sklearn.datasets import load_diabetes
 
@@ -96,3 +100,125 @@ DIABETES: Mapping[str, Callable[[Task], Model]] = {
         task, linear=0.5, smooth=0.5, lengthscale=5.0, item=0.7
     ),
 }
+
+
+@click.command()
+@click.option("--trials", default=20)
+@click.option("--first-seed", default=0)
+@click.option("--answers", default=50)
+@click.option("--ways", default="random,entropy,bald")
+@click.option("--models", default="supervised,semi-supervised", help="Names, with commas.")
+@click.option("--plot", "path", type=click.Path(path_type=Path), default=None)
+def boston(
+    trials: int, first_seed: int, answers: int, ways: str, models: str, path: Path | None
+) -> None:
+    """Figure 2 of Chu and Ghahramani (2005): Boston housing, by prior and way of asking."""
+    cases = [(model, way) for model in models.split(",") for way in ways.split(",")]
+    task = boston_task()
+    marks = (2, 5, 10, 20, 30, 40, 50)
+    results = _study(task, BOSTON, cases, trials, first_seed, answers, marks)
+    if path is not None:
+        _plot_boston(results, path)
+
+
+@click.command()
+@click.option("--trials", default=20)
+@click.option("--first-seed", default=0)
+@click.option("--answers", default=40)
+@click.option("--ways", default="random,entropy,bald,variance")
+@click.option("--models", default="RBF,linear,linear + item,linear + RBF + item")
+@click.option("--plot", "path", type=click.Path(path_type=Path), default=None)
+def diabetes(
+    trials: int, first_seed: int, answers: int, ways: str, models: str, path: Path | None
+) -> None:
+    """scikit-learn's diabetes, by prior and way of asking."""
+    cases = [(model, way) for model in models.split(",") for way in ways.split(",")]
+    task = diabetes_task()
+    marks = (5, 10, 20, 30, 40)
+    results = _study(task, DIABETES, cases, trials, first_seed, answers, marks)
+    if path is not None:
+        shown = {
+            f"{model}, {way}": trial.error
+            for number, ((model, way), trial) in enumerate(results.items())
+            if way == "bald" or number == 0
+        }
+        figure = Figure(figsize=(6.5, 4.2), layout="constrained")
+        ax = figure.subplots()
+        draw_learning_curves(ax, shown, band="se")
+        ax.set(ylim=(0.24, 0.36), title=f"Diabetes, average of {trials} trials; band: its error")
+        figure.savefig(path, dpi=110)
+
+
+def _study(
+    task: Any,
+    models: Mapping[str, Any],
+    cases: Sequence[tuple[str, str]],
+    trials: int,
+    first_seed: int,
+    answers: int,
+    marks: Sequence[int],
+) -> dict[tuple[str, str], Trial]:
+    """Run and print cases: the error after so many answers, with the last one's standard error."""
+    marks = [k for k in marks if k <= answers]
+    heads = " ".join(f"{k:>6}" for k in marks)
+    click.echo(f"{'error after so many answers':40} {heads}   s.e.  spread left after 10")
+    results = {}
+    for model, way in cases:
+        seeds = range(first_seed, first_seed + trials)
+        trial = run_trials(task, models[model](task), way, seeds, answers)
+        results[model, way] = trial
+        error = trial.error.mean(axis=0)
+        figures = " ".join(f"{error[k - 1]:6.4f}" for k in marks)
+        standard_error = trial.error[:, -1].std(ddof=1) / np.sqrt(trials)
+        name = f"{model} | {way}"
+        click.echo(
+            f"{name:40} {figures} {standard_error:6.4f} "
+            f"{trial.spread[:, min(9, answers - 1)].mean():6.3f}"
+        )
+        _compare_with_random(results, model, way, task)
+    return results
+
+
+def _compare_with_random(
+    results: Mapping[tuple[str, str], Trial], model: str, way: str, task: Any
+) -> None:
+    """Print the first ten answers beside those of random questions in the same pools."""
+    ours, random = results[model, way], results.get((model, "random"))
+    if random is None or way == "random":
+        return
+    difference = (ours.error - random.error)[:, :10].mean(axis=1)
+    distance = np.linalg.norm(task.X, axis=1)
+    far, usual = (distance[trial.asked[:, :10]].mean() for trial in (ours, random))
+    click.echo(
+        f"{'':4}first ten answers: error {difference.mean():+.4f} +- "
+        f"{difference.std(ddof=1) / np.sqrt(len(difference)):.4f} against random; items asked are "
+        f"{far:.2f} from the average item, random ones {usual:.2f}"
+    )
+
+
+def _plot_boston(results: Mapping[tuple[str, str], Trial], path: Path) -> None:
+    figure = Figure(figsize=(15, 4.4), layout="constrained")
+    axes = figure.subplots(1, 3, sharey=True)
+    for ax, model in zip(axes, ("supervised", "semi-supervised"), strict=False):
+        curves = {
+            way: results[model, way].error
+            for way in ("random", "entropy", "bald")
+            if (model, way) in results
+        }
+        draw_learning_curves(ax, curves, band="sd")
+        ax.set_title(model, fontsize="medium")
+    both = {
+        f"entropy, {model}": results[model, "entropy"].error
+        for model in ("supervised", "semi-supervised")
+        if (model, "entropy") in results
+    }
+    draw_learning_curves(axes[2], both, band="sd")
+    axes[2].set_title("entropy, with and without the graph", fontsize="medium")
+    for ax in axes[1:]:
+        ax.set_ylabel("")
+    number = len(next(iter(results.values())).error)
+    figure.suptitle(f"Boston housing, {number} trials; band: standard deviation of a trial")
+    figure.savefig(path, dpi=110)
+
+
+COMMANDS = [boston, diabetes]

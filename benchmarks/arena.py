@@ -1,4 +1,12 @@
-"""Simulated logs of an arena: time, memory, coverage, and the usual way beside it."""
+"""Simulated battle logs: coverage and width of rank intervals, with and without each effect.
+
+A log has items shown in two positions, and may have judges who differ, categories in which skills
+differ, and an advantage of the first position. Two quantities may be meant by an item's skill if
+there are categories: the *latent* skill around which those of the categories are drawn, and the
+*average* of the skills in the log's categories. Intervals are scored against the ranks of both. The
+rival is a bootstrapped Bradley-Terry model, which estimates the average. In every world the fitted
+model has a term for each column of the log, and the log has all columns.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +23,17 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import kendalltau, norm
 
-__all__ = ["COMMANDS"]
+__all__ = ["COMMANDS", "WORLDS", "draw", "rank_intervals"]
 
 Floats = NDArray[np.float64]
 _TAIL = norm.ppf(0.95)
+EFFECTS = ("judges", "categories", "position")
+WORLDS = {
+    "no effect": (),
+    **{effect: (effect,) for effect in EFFECTS},
+    "position, uneven sides": ("position", "uneven sides"),
+    "all three": EFFECTS,
+}
 
 
 class Truth(NamedTuple):
@@ -31,99 +46,111 @@ class Truth(NamedTuple):
     position: float
     tie_width: float
 
+    @property
+    def estimands(self) -> dict[str, Floats]:
+        """What may be meant by the skill of an item, shape (n,) each; categories count alike."""
+        return {"latent": self.skills, "average": self.skills + self.in_category.mean(0)}
+
 
 def draw(
-    rng: np.random.Generator, items: int, judges: int, categories: int, rows: int
+    rng: np.random.Generator,
+    items: int,
+    judges: int,
+    categories: int,
+    rows: int,
+    effects: tuple[str, ...] = EFFECTS,
 ) -> tuple[Truth, pd.DataFrame]:
-    """Draw a log from the program, with scales as its priors expect them."""
+    """Draw a log with some of the effects; the others are drawn, too, and set to zero.
+
+    With "uneven sides" each pair has the item of the higher number first in nine of ten battles.
+    """
+    there = {effect: float(effect in effects) for effect in EFFECTS}
     true = Truth(
         rng.normal(0.0, 1.0, items),
-        rng.normal(0.0, 0.3, (categories, items)),
-        np.exp(rng.normal(0.0, 0.3, judges)),
-        rng.normal(0.0, 0.3, judges),
-        float(rng.normal(0.0, 0.3)),
+        there["categories"] * rng.normal(0.0, 0.3, (categories, items)),
+        np.exp(there["judges"] * rng.normal(0.0, 0.3, judges)),
+        there["judges"] * rng.normal(0.0, 0.3, judges),
+        there["position"] * float(rng.normal(0.0, 0.3)),
         0.4,
     )
     first = rng.integers(0, items, rows)
     second = (first + rng.integers(1, items, rows)) % items
+    if "uneven sides" in effects:
+        turned = (first < second) == (rng.uniform(size=rows) < 0.9)
+        first, second = np.where(turned, second, first), np.where(turned, first, second)
     judge, category = rng.integers(0, judges, rows), rng.integers(0, categories, rows)
     skill = true.skills + true.in_category
     margin = true.reliability[judge] * (skill[category, first] - skill[category, second])
     margin += true.position + true.bias[judge] + np.sqrt(2.0) * rng.normal(size=rows)
     won = np.where(margin > true.tie_width, 0, np.where(margin < -true.tie_width, 1, 2))
     names = [f"model-{i:03d}" for i in range(items)]
-    table = pd.DataFrame(
-        {
-            "model_a": pd.Categorical.from_codes(first, names),
-            "model_b": pd.Categorical.from_codes(second, names),
-            "winner": pd.Categorical.from_codes(won, ["model_a", "model_b", "tie"]),
-            "judge": pd.Categorical.from_codes(judge, [f"judge-{j:04d}" for j in range(judges)]),
-            "category": pd.Categorical.from_codes(
-                category, [f"category-{c}" for c in range(categories)]
-            ),
-        }
-    )
-    return true, table
+    columns = {
+        "model_a": (first, names),
+        "model_b": (second, names),
+        "winner": (won, ["model_a", "model_b", "tie"]),
+        "judge": (judge, [f"judge-{j:04d}" for j in range(judges)]),
+        "category": (category, [f"category-{c}" for c in range(categories)]),
+    }
+    codes = {name: pd.Categorical.from_codes(*column) for name, column in columns.items()}
+    return true, pd.DataFrame(codes)
 
 
-def read_and_fit(table: pd.DataFrame, said: bool = False) -> tuple[Any, float]:
-    """Write the log, and read, fit and rank it; seconds of the latter."""
+def fit(table: pd.DataFrame) -> Any:
+    """Write the log, read it back, fit and rank it."""
     from bayesrank.datasets import read_comparisons
     from bayesrank.estimators import ArenaRanker
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log.csv"
         table.to_csv(path, index=False)
-        start = time.perf_counter()
-        data = read_comparisons(path)
-        if said:
-            click.echo(f"read after {time.perf_counter() - start:.1f} s")
-        ranker = ArenaRanker().fit(data)
-        ranker.rank()
-    return ranker, time.perf_counter() - start
+        ranker = ArenaRanker().fit(read_comparisons(path))
+    ranker.rank()
+    return ranker
 
 
-def within(ranker: Any, true: Truth) -> dict[str, NDArray[np.bool_]]:
-    """Whether the 90% intervals hold the truth, by kind."""
-    fit, n = ranker.result_, len(true.skills)
-    # Names come in the order of their first appearance.
-    item = np.array([int(name.rpartition("-")[2]) for name in ranker.names_])
-    judge = np.array([int(name.rpartition("-")[2]) for name in ranker.judge_names_])
-    category = np.array([int(name.rpartition("-")[2]) for name in ranker.category_names_])
-    centre = np.eye(n) - 1.0 / n
-    found = {}
-
-    def note(kind: str, off: Floats, variance: Floats) -> None:
-        found[kind] = np.ravel(np.abs(off) < _TAIL * np.sqrt(variance))
-
-    covariance = centre @ fit.covariance[:n, :n] @ centre
-    note("skills", centre @ (fit.mean[:n] - true.skills[item]), np.diagonal(covariance))
-    wrong = fit.category_skills - (true.skills + true.in_category)[np.ix_(category, item)]
-    spread = np.array(
-        [np.diagonal(centre @ each[:n, :n] @ centre) for each in fit.category_covariance]
-    )
-    note("skills in categories", wrong @ centre, spread)
-    off = fit.log_reliability - np.log(true.reliability[judge])
-    note("reliabilities", off, fit.log_reliability_variance)
-    note("order biases", fit.bias - true.bias[judge], fit.bias_variance)
-    note("position", *_pair(fit.position, true.position))
-    note("tie width", *_pair(fit.log_tie_width, np.log(true.tie_width)))
-    return found
+def _numbers(names: Any) -> NDArray[np.intp]:
+    """Numbers at the end of names, which come in the order of their first appearance."""
+    return np.array([int(name.rpartition("-")[2]) for name in names])
 
 
-def _pair(moments: tuple[float, float], truth: float) -> tuple[Floats, Floats]:
-    mean, deviation = moments
-    return np.array([mean - truth]), np.array([deviation**2])
+def draws_of(ranker: Any) -> Floats:
+    """Posterior draws of the skills that `rank` ranks by, in the order of the truth."""
+    samples = ranker.samples()
+    draws = np.empty_like(samples)
+    draws[:, _numbers(ranker.names_)] = samples
+    return draws
 
 
-def usual(table: pd.DataFrame, bootstraps: int, seed: int = 0) -> tuple[Floats, float]:
-    """Bootstrapped scores as arenas compute them, and seconds: Bradley-Terry by scikit-learn.
+def coverage(ranker: Any, true: Truth) -> dict[str, NDArray[np.bool_]]:
+    """Whether 90% intervals cover the parameters of judges, categories and position, by kind."""
+    result, n = ranker.result_, len(true.skills)
+    item, judge = _numbers(ranker.names_), _numbers(ranker.judge_names_)
+    category = _numbers(ranker.category_names_)
+    center = np.eye(n) - 1.0 / n
+    wrong = result.category_skills - (true.skills + true.in_category)[np.ix_(category, item)]
+    spread = [np.diagonal(center @ each[:n, :n] @ center) for each in result.category_covariance]
+    position, position_sd = result.position
+    width, width_sd = result.log_tie_width
+    off = {
+        "skills in categories": (wrong @ center, np.array(spread)),
+        "log reliabilities of judges": (
+            result.log_reliability - np.log(true.reliability[judge]),
+            result.log_reliability_variance,
+        ),
+        "order biases of judges": (result.bias - true.bias[judge], result.bias_variance),
+        "advantage of the first": (position - true.position, position_sd**2),
+        "tie width": (width - np.log(true.tie_width), width_sd**2),
+    }
+    return {kind: np.ravel(np.abs(x) < _TAIL * np.sqrt(v)) for kind, (x, v) in off.items()}
 
-    A tie is half a win of either side; equal rows are counted, and drawn again by a multinomial.
+
+def bootstrap(table: pd.DataFrame, resamples: int, seed: int = 0) -> Floats:
+    """Bradley-Terry scores of resampled logs, shape (resamples, n); a tie is half a win of each.
+
+    Equal rows are counted, and drawn again by a multinomial.
     """
     from sklearn.linear_model import LogisticRegression
 
-    start = time.perf_counter()
     columns = ("model_a", "model_b", "winner")
     first, second, won = (table[c].cat.codes.to_numpy(np.int64) for c in columns)
     n = len(table["model_a"].cat.categories)
@@ -136,82 +163,88 @@ def usual(table: pd.DataFrame, bootstraps: int, seed: int = 0) -> tuple[Floats, 
     design, win = np.concatenate([design, design]), np.repeat([1, 0], len(keys))
     share = np.concatenate([np.choose(outcome, [1.0, 0.0, 0.5]), np.choose(outcome, [0, 1.0, 0.5])])
     rng, scores = np.random.default_rng(seed), []
-    for _ in range(bootstraps):
+    for _ in range(resamples):
         drawn = rng.multinomial(counts.sum(), counts / counts.sum())
         weight = np.tile(drawn, 2) * share
-        model = LogisticRegression(fit_intercept=False, C=1e6, tol=1e-6, max_iter=200)
+        model = LogisticRegression(fit_intercept=False, C=1e6, tol=1e-6, max_iter=500)
         scores.append(model.fit(design[weight > 0], win[weight > 0], weight[weight > 0]).coef_[0])
-    return np.array(scores), time.perf_counter() - start
+    return np.array(scores)
 
 
-def intervals_of_ranks(draws: Floats) -> Floats:
-    """90% intervals of the ranks, shape (2, n)."""
+def rank_intervals(draws: Floats, level: float = 0.9) -> Floats:
+    """Intervals of the ranks of the columns of `draws`, shape (2, n); rank 1 is the largest."""
     ranks = (-draws).argsort(axis=1).argsort(axis=1) + 1
-    return np.quantile(ranks, [0.05, 0.95], axis=0)
+    tail = (1.0 - level) / 2.0
+    return np.quantile(ranks, [tail, 1.0 - tail], axis=0, method="closest_observation")
+
+
+def score(draws: Floats, truth: Floats) -> tuple[float, float, float]:
+    """Share of true ranks inside 90% intervals, their mean width, and Kendall's tau."""
+    low, high = rank_intervals(draws)
+    rank = (-truth).argsort().argsort() + 1
+    inside = float(np.mean((low <= rank) & (rank <= high)))
+    tau = float(kendalltau(draws.mean(0), truth).statistic)
+    return inside, float(np.mean(high - low + 1)), tau
 
 
 @click.command()
+@click.option("--logs", default=20, help="Logs of each world.")
+@click.option("--items", default=20)
+@click.option("--judges", default=20)
+@click.option("--categories", default=3)
+@click.option("--rows", default=2_000)
+@click.option("--resamples", default=200, help="Of the bootstrap.")
+def arena(logs: int, items: int, judges: int, categories: int, rows: int, resamples: int) -> None:
+    """Coverage and width of 90% rank intervals in small logs, with and without each effect."""
+    click.echo("| world | method | estimand | coverage | width | Kendall's tau |")
+    click.echo("|---|---|---|---|---|---|")
+    kinds: dict[str, list[float]] = defaultdict(list)
+    for world, effects in WORLDS.items():
+        scores: dict[tuple[str, str], list[tuple[float, float, float]]] = defaultdict(list)
+        for seed in range(logs):
+            rng = np.random.default_rng(seed)
+            true, table = draw(rng, items, judges, categories, rows, effects)
+            ranker = fit(table)
+            methods = {"ArenaRanker": draws_of(ranker), "bootstrap": bootstrap(table, resamples)}
+            for estimand, truth in true.estimands.items():
+                for method, draws in methods.items():
+                    scores[method, estimand].append(score(draws, truth))
+            if effects == EFFECTS:
+                for kind, inside in coverage(ranker, true).items():
+                    kinds[kind].append(float(inside.mean()))
+        for (method, estimand), each in scores.items():
+            if estimand == "average" and "categories" not in effects:
+                continue  # the same as the latent skill
+            inside, width, tau = np.transpose(each)
+            click.echo(
+                f"| {world} | {method} | {estimand} | {_percent(inside)} | {width.mean():.1f} | "
+                f"{tau.mean():.3f} |"
+            )
+    click.echo("\n| 90% intervals of, with all three effects | coverage |\n|---|---|")
+    for kind, shares in kinds.items():
+        click.echo(f"| {kind} | {_percent(np.array(shares))} |")
+
+
+def _percent(shares: Floats) -> str:
+    """A mean over logs, with its standard error."""
+    return f"{100 * shares.mean():.1f} ± {100 * shares.std(ddof=1) / len(shares) ** 0.5:.1f}%"
+
+
+@click.command("arena-large")
 @click.option("--rows", default=1_000_000)
 @click.option("--items", default=200)
 @click.option("--judges", default=5_000)
 @click.option("--categories", default=20)
-@click.option("--bootstraps", default=100, help="Of the usual way; 0 leaves it out.")
-def arena(rows: int, items: int, judges: int, categories: int, bootstraps: int) -> None:
-    """Seconds, memory and coverage on one large simulated log, beside the usual way."""
+def arena_large(rows: int, items: int, judges: int, categories: int) -> None:
+    """Seconds, memory and coverage of one large simulated log."""
     true, table = draw(np.random.default_rng(0), items, judges, categories, rows)
-    cpu = time.process_time()
-    ranker, seconds = read_and_fit(table, said=True)
-    cpu = time.process_time() - cpu
+    start, cpu = time.perf_counter(), time.process_time()
+    ranker = fit(table)
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    click.echo(f"read, fitted, ranked: {seconds:.1f} s ({cpu:.1f} s of processor), {peak:.2f} GB")
-    for kind, inside in within(ranker, true).items():
-        click.echo(f"{kind:22} {inside.mean():.3f} of {len(inside):,}")
-    order = [int(name.rpartition("-")[2]) for name in ranker.names_]
-    draws = np.empty((2000, items))
-    draws[:, order] = ranker.samples()
-    _compare("ArenaRanker", draws, true)
-    if bootstraps:
-        scores, seconds = usual(table, bootstraps)
-        _compare(f"logistic regression, {bootstraps} bootstraps, {seconds:.1f} s", scores, true)
-        tau = kendalltau(scores.mean(0), draws.mean(0)).statistic
-        click.echo(f"Kendall's tau between the two orders {tau:.4f}")
+    click.echo(f"written, read, fitted, ranked: {seconds:.1f} s ({cpu:.1f} of CPU), {peak:.2f} GB")
+    for kind, inside in coverage(ranker, true).items():
+        click.echo(f"{kind:30} {inside.mean():.3f} of {len(inside):,}")
 
 
-def _compare(name: str, draws: Floats, true: Truth) -> None:
-    low, high = intervals_of_ranks(draws)
-    rank = (-true.skills).argsort().argsort() + 1
-    inside = np.mean((low <= rank) & (rank <= high))
-    tau = kendalltau(draws.mean(0), true.skills).statistic
-    click.echo(
-        f"{name}: tau with the truth {tau:.4f}, 90% intervals of ranks hold {inside:.3f}, "
-        f"mean width {np.mean(high - low + 1):.1f}"
-    )
-
-
-@click.command()
-@click.option("--logs", default=50)
-@click.option("--items", default=20)
-@click.option("--judges", default=50)
-@click.option("--categories", default=3)
-@click.option("--rows", default=5_000)
-def arena_coverage(logs: int, items: int, judges: int, categories: int, rows: int) -> None:
-    """Share of truths that 90% intervals hold, over simulated logs; the usual way's ranks, too."""
-    inside: dict[str, list[float]] = defaultdict(list)
-    for seed in range(logs):
-        true, table = draw(np.random.default_rng(seed), items, judges, categories, rows)
-        ranker, _ = read_and_fit(table)
-        for kind, values in within(ranker, true).items():
-            inside[kind].append(float(values.mean()))
-        order = [int(name.rpartition("-")[2]) for name in ranker.names_]
-        draws = np.empty((2000, items))
-        draws[:, order] = ranker.samples()
-        rank = (-true.skills).argsort().argsort() + 1
-        for name, samples in (("ranks", draws), ("ranks, usual way", usual(table, 100)[0])):
-            low, high = intervals_of_ranks(samples)
-            inside[name].append(float(np.mean((low <= rank) & (rank <= high))))
-    for kind, values in inside.items():
-        error = np.std(values) / np.sqrt(logs)
-        click.echo(f"{kind:22} {np.mean(values):.3f} +- {error:.3f}")
-
-
-COMMANDS = [arena, arena_coverage]
+COMMANDS = [arena, arena_large]

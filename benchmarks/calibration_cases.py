@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
+import click
 import jax
 import numpy as np
 
@@ -24,7 +26,18 @@ from bayesrank.models import ordinal_gp, preference_gp, thurstone
 from bayesrank.models.bayes_point import ordinal_version_space
 from bayesrank.models.label_ranking import calibrated_label_ranking
 from bayesrank.online import OnlineBayesPoint
-from benchmarks.calibration import Case, Trial, drawn, of_draws, of_levels
+from benchmarks.calibration import (
+    Case,
+    Trial,
+    drawn,
+    figures,
+    of_draws,
+    of_levels,
+    plot,
+    read_table,
+    run,
+    table,
+)
 from benchmarks.calibration_people import arena, numbers, ratings
 from benchmarks.dynamic import skills_now
 from benchmarks.version_space import exact_weights
@@ -265,3 +278,39 @@ def _all() -> Iterator[Case]:
 
 CASES = tuple(_all())
 """The cases, in the order of the table."""
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="A twentieth of the data sets: about a minute.")
+@click.option("--only", default="", help="Run the cases whose name contains this.")
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="File to keep the trials in: the study goes on where it stopped.",
+)
+@click.option("--plot", "path", type=click.Path(path_type=Path), default=None)
+@click.option(
+    "--table",
+    "page",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    default=None,
+    help="A page with a table of earlier runs: --plot draws it, and nothing is run.",
+)
+def calibration(
+    quick: bool, only: str, results: Path | None, path: Path | None, page: Path | None
+) -> None:
+    """What every estimator promises and keeps, on data from its own program."""
+    if page is not None:
+        if path is None:
+            raise click.UsageError("--table gives what --plot draws; name a file with --plot.")
+        plot(read_table(page.read_text()), path)
+        return
+    cases = [case for case in CASES if only in case.name]
+    found = run(cases, 0.05 if quick else 1.0, results, lambda row: click.echo(row, err=True))
+    click.echo(table(found, {name: what for name, what in POINTS.items() if only in name}))
+    if path is not None:
+        plot({name: figures(trials) for name, trials in found.items()}, path)
+
+
+COMMANDS = [calibration]

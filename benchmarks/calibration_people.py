@@ -6,15 +6,18 @@ import itertools
 from typing import Any
 
 import numpy as np
-from scipy.stats import norm
+from numpy.typing import NDArray
+from scipy.stats import invwishart, norm
 
 from bayesrank import CollaborativeGP, CollaborativeOrdinalGP
 from bayesrank.estimators import ArenaRanker
 from bayesrank.models.comparisons import judged_comparisons
 from benchmarks.calibration import Trial, drawn, of_draws, of_levels, of_normals
-from benchmarks.ratings_few import LEVELS, draw, of_the_prior
 
 __all__ = ["arena", "numbers", "ratings"]
+
+Array = NDArray[Any]
+LEVELS = 5
 
 _FIRST_SEED = 3_000_000  # of ratings, on which nothing was chosen
 _USER_SPREAD = 0.3
@@ -45,10 +48,9 @@ def arena(seed: int, *, rows: int, judges: int = 0, categories: int = 0) -> Tria
 def ratings(seed: int, *, num_users: int, num_items: int) -> Trial:
     """Levels by users who told half of theirs: the others."""
     attempts = itertools.count(_FIRST_SEED + 1000 * seed)
-    found = draw("prior", num_users, num_items, next(attempts))
-    while len(np.unique(found.levels[found.told])) < LEVELS:
-        found = draw("prior", num_users, num_items, next(attempts))
-    levels, told = found
+    levels, told = _draw(num_users, num_items, next(attempts))
+    while len(np.unique(levels[told])) < LEVELS:
+        levels, told = _draw(num_users, num_items, next(attempts))
     users, items = np.nonzero(told)
     model = CollaborativeOrdinalGP().fit(users, items, levels[told])
     return of_levels(model.predict_proba(*np.nonzero(~told)), levels[~told], seed)
@@ -57,7 +59,7 @@ def ratings(seed: int, *, num_users: int, num_items: int) -> Trial:
 def numbers(seed: int, *, num_users: int, num_items: int) -> Trial:
     """Numbers by users who told half of theirs: the others, noise included."""
     rng, n, m = np.random.default_rng([_FIRST_SEED, seed]), num_users, num_items
-    mean, kernel = of_the_prior(rng, m)
+    mean, kernel = _of_the_prior(rng, m)
     f = mean + rng.normal(size=(n, m)) @ np.linalg.cholesky(kernel).T
     scale, noise = np.exp(_USER_SPREAD * rng.normal(size=(2, n, 1)))
     values = mean.mean() + scale * (f - mean.mean()) + noise * rng.normal(size=(n, m))
@@ -66,3 +68,33 @@ def numbers(seed: int, *, num_users: int, num_items: int) -> Trial:
     model = CollaborativeGP().fit(users, items, values[told])
     low, high = model.predict_interval(*np.nonzero(~told), level=_ONE_SD)
     return of_normals((low + high) / 2.0, (high - low) / 2.0, values[~told])
+
+
+def _draw(num_users: int, num_items: int, seed: int) -> tuple[Array, Array]:
+    """Levels of all users and items, shape (n, m), and which half of them each user tells.
+
+    The kernel is drawn from the program's prior. Strengths run from the number of items to ten
+    times it, the mean's from 2 to 15 users, and users differ in thresholds and noise.
+    """
+    rng, n, m = np.random.default_rng([seed, num_users, num_items]), num_users, num_items
+    mean, kernel = _of_the_prior(rng, m)
+    f = mean + rng.normal(size=(n, m)) @ np.linalg.cholesky(kernel).T
+    size = np.sqrt(1.0 + np.trace(kernel) / m + mean.var())
+    shares = rng.dirichlet(np.full(LEVELS, 8.0))
+    edges = size * norm.ppf(np.cumsum(shares)[:-1]) + mean.mean()
+    gaps = np.diff(edges) * np.exp(_USER_SPREAD * rng.normal(size=(n, LEVELS - 2)))
+    own = np.hstack([np.zeros((n, 1)), np.cumsum(gaps, axis=1)])
+    own += edges.mean() - own.mean(1, keepdims=True)
+    noise = np.exp(_USER_SPREAD * rng.normal(size=(n, 1)))
+    levels = ((f + noise * rng.normal(size=(n, m)))[:, :, None] > own[:, None]).sum(2)
+    return levels, np.argsort(rng.random((n, m)), axis=1) < m // 2
+
+
+def _of_the_prior(rng: np.random.Generator, m: int) -> tuple[Array, Array]:
+    """Mean and kernel of m items from the program's prior, their strengths drawn as well."""
+    strength = np.exp(rng.uniform(np.log(m + 4), np.log(10 * m)))
+    shared, size = rng.uniform(0.1, 0.9), 3.0 * np.exp(0.5 * rng.normal())
+    base = size * (shared * np.ones((m, m)) + (1.0 - shared) * np.eye(m))
+    kernel = invwishart(strength, base * (strength - m - 1)).rvs(random_state=rng)
+    kappa = np.exp(rng.uniform(np.log(2.0), np.log(15.0)))
+    return np.linalg.cholesky(kernel) @ rng.normal(size=m) / np.sqrt(kappa), kernel

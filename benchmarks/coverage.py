@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import click
 import jax
 import numpy as np
 
@@ -12,7 +13,7 @@ from bayesrank.infer import EP
 from bayesrank.ranking import rank_interval
 from benchmarks import problems
 
-__all__ = ["Calibration", "calibrate", "plot"]
+__all__ = ["COMMANDS"]
 
 
 class Calibration(NamedTuple):
@@ -89,3 +90,27 @@ def plot(calibration: Calibration, path: Path, title: str) -> None:
     right.legend(framealpha=1.0, edgecolor="none", loc="lower center")
     figure.suptitle(title)
     figure.savefig(path, dpi=110)
+
+
+@click.command()
+@click.option("--datasets", default=500)
+@click.option("--items", default=100)
+@click.option("--comparisons", default=500)
+@click.option("--plot", "path", type=click.Path(path_type=Path), default=None)
+def coverage(datasets: int, items: int, comparisons: int, path: Path | None) -> None:
+    """Coverage of 90% rank intervals over simulated data sets."""
+    result = calibrate(datasets, items, comparisons, 4.0)
+    error = result.coverage.std() / len(result.coverage) ** 0.5
+    click.echo(
+        f"{datasets} data sets of {items} items and {comparisons} comparisons: 90% rank intervals "
+        f"cover {100 * result.coverage.mean():.2f}% +- {100 * error:.2f}%"
+    )
+    if path is not None:
+        plot(
+            result,
+            path,
+            f"{datasets} simulated data sets, {items} items, {comparisons} comparisons",
+        )
+
+
+COMMANDS = [coverage]

@@ -14,6 +14,7 @@ from importlib import import_module, util
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import click
 import jax
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from bayesrank.infer import EP
 from bayesrank.models import dynamic_thurstone
 from bayesrank.solvers.comparisons import DynamicEP
 
-__all__ = ["METHODS", "coverage", "losses", "skills_now", "spreads"]
+__all__ = ["COMMANDS", "METHODS", "coverage", "losses", "skills_now", "spreads"]
 
 Array = NDArray[np.float64]
 
@@ -302,3 +303,38 @@ def coverage(leagues: int, process: Any = "walk") -> dict[str, Array]:
             low, high = np.quantile(seen, [0.05, 0.95], axis=0)
             held[name].append(float(np.mean((low < true) & (true < high))))
     return {name: np.array(shares) for name, shares in held.items()}
+
+
+@click.command()
+@click.option("--only", default="", help="The methods whose name contains this.")
+def dynamic_league(only: str) -> None:
+    """Log loss of the next month's NFL games, 2015 - 2018, beside Elo and kickscore."""
+    for name, method in METHODS.items():
+        if only in name:
+            loss = losses(method())
+            error = loss.std() / np.sqrt(loss.size)
+            click.echo(f"{name:32} {loss.mean():.4f} +- {error:.4f}  ({loss.size} games)")
+
+
+@click.command()
+@click.option("--seeds", default=5, help="Leagues.")
+def dynamic_spread(seeds: int) -> None:
+    """Standard deviations of differences against those of the dense posterior."""
+    for name, ratio in spreads(seeds).items():
+        click.echo(
+            f"{name:12} mean ratio {ratio.mean():.4f}, least {ratio.min():.4f}, "
+            f"largest {ratio.max():.4f}"
+        )
+
+
+@click.command()
+@click.option("--leagues", default=100)
+@click.option("--process", type=click.Choice(["walk", "matern12", "matern32"]), default="walk")
+def dynamic_coverage(leagues: int, process: str) -> None:
+    """Coverage of 90% intervals of current skills and differences in simulated leagues."""
+    for name, held in coverage(leagues, process).items():
+        error = held.std() / np.sqrt(held.size)
+        click.echo(f"{name:12} {held.mean():.3f} +- {error:.3f}")
+
+
+COMMANDS = [dynamic_coverage, dynamic_league, dynamic_spread]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import click
 import numpy as np
 from scipy import stats
 from tinygp.kernels import ExpSquared, Polynomial
@@ -22,7 +23,7 @@ from bayesrank.online import (
     synthetic_stream,
 )
 
-__all__ = ["PAPER", "SyntheticStudy", "learners", "other_learners", "plot", "run_trials"]
+__all__ = ["COMMANDS"]
 
 LEVELS, TEST = 5, 1_000
 IDEAL = "the true rule"
@@ -171,7 +172,7 @@ def plot(study: SyntheticStudy, path: Path) -> None:
     """Draw the running losses, as in Figure 2, and write them to a PNG file."""
     from matplotlib.figure import Figure
 
-    from bayesrank.plots import plot_running_loss
+    from benchmarks.pictures import draw_running_loss
 
     shown = [
         *("PRank", "WH eta=0.1", "OAP-VP tau=0.3", "OAP-Bagg tau=0.3", "OAP-BPM tau=0.3"),
@@ -179,7 +180,39 @@ def plot(study: SyntheticStudy, path: Path) -> None:
     ]
     figure = Figure(figsize=(8.5, 4.5), layout="constrained")
     axes = figure.subplots()
-    floor = float(np.mean(study.rounded[IDEAL]))
-    plot_running_loss({name: np.stack(study.running[name]) for name in shown}, floor=floor, ax=axes)
+    best = float(np.mean(study.rounded[IDEAL]))
+    draw_running_loss(axes, {name: np.stack(study.running[name]) for name in shown}, best)
     axes.set_title("Synthetic stream, ranks rounded: each example is predicted, then learned")
     figure.savefig(path, dpi=110)
+
+
+@click.command()
+@click.option("--trials", default=20)
+@click.option("--examples", default=50_000)
+@click.option("--members", default=100)
+@click.option("--curves", default=0, help="Trials whose running losses are kept, for --plot.")
+@click.option("--plot", "path", type=click.Path(path_type=Path), default=None)
+@click.option("--others", is_flag=True, help="Learners that are not in the paper instead.")
+def online_synthetic(
+    trials: int, examples: int, members: int, curves: int, path: Path | None, others: bool
+) -> None:
+    """Rank losses on the paper's synthetic stream (Table 1, Figure 2)."""
+    if others and (curves or path):
+        raise click.UsageError(
+            "--curves and --plot are for the paper's learners; leave out --others."
+        )
+    chosen = other_learners if others else learners
+    study = run_trials(trials, examples, members, curves=curves, chosen=chosen)
+    click.echo(f"{'learner':35} {'unrounded':>17} {'rounded':>17} {'paper':>6}")
+    for name, losses in study.unrounded.items():
+        whole = study.rounded[name]
+        paper = f"{PAPER[name]:.2f}" if name in PAPER else ""
+        click.echo(
+            f"{name:35} {np.mean(losses):8.4f} +- {half_width(losses):.4f} "
+            f"{np.mean(whole):8.4f} +- {half_width(whole):.4f} {paper:>6}"
+        )
+    if path is not None:
+        plot(study, path)
+
+
+COMMANDS = [online_synthetic]

@@ -11,12 +11,13 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
+import click
 import numpy as np
 from numpy.typing import NDArray
 
 from bayesrank import OrderRanker
 
-__all__ = ["KINDS", "Spread", "people", "spread", "whole"]
+__all__ = ["COMMANDS", "KINDS", "Spread", "people", "spread", "whole"]
 
 Array = NDArray[np.float64]
 
@@ -86,3 +87,22 @@ def spread(kind: str, count: int, groups: int, scale: float, seeds: int = 3) -> 
         ratios.append(np.sqrt(variances(seen) / variances(stated)))
     skills, pairs = np.split(np.array(ratios), [_ITEMS], axis=1)
     return Spread(skills, pairs, 1.0 / np.sqrt(2.0 * seeds * (groups - 1) * (_ITEMS - 1)))
+
+
+@click.command("order-subsets")
+@click.option("--orders", default=5000, help="People who put ten items in order.")
+@click.option("--groups", default=100, help="Disjoint groups of them.")
+def order_subsets(orders: int, groups: int) -> None:
+    """Spread of estimates from disjoint groups of people, over the standard deviation stated."""
+    for kind in KINDS:
+        scale, seconds = whole(kind, orders)
+        found = spread(kind, orders, groups, scale)
+        rms = np.sqrt(np.mean(found.skills**2))
+        click.echo(
+            f"{kind}: {orders} orders {seconds:.1f} CPU s; ratio {rms:.3f} +- {found.error:.3f}, "
+            f"items {found.skills.min():.2f} to {found.skills.max():.2f}, "
+            f"pairs {found.pairs.min():.2f} to {found.pairs.max():.2f}"
+        )
+
+
+COMMANDS = [order_subsets]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import resource
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -187,100 +186,6 @@ def _average_precision(scores: np.ndarray, relevant: np.ndarray) -> float:
 
     query = np.broadcast_to(np.arange(len(scores))[:, None], scores.shape).ravel()
     return float(average_precision(scores.ravel(), relevant.ravel(), query=query).mean)
-
-
-@retrieval.command()
-@click.option("--sets", default=100, show_default=True)
-def coverage(sets: int) -> None:
-    """How often 90% intervals of the program's unknowns hold, where a link is the best of five."""
-    import jax
-
-    from bayesrank.infer import EP
-    from bayesrank.models import link_bm25
-
-    rng = np.random.default_rng(0)
-    engine = EP(link_bm25)
-    held: dict[bool, list[float]] = {False: [], True: []}
-    for _ in range(sets):
-        truth = np.append(rng.normal(1.0, 1.0), rng.normal(0.0, 0.5, 3))
-        # The first function of a document is BM25's score, the others are its corrections.
-        rows = rng.normal(size=(200, 5, 4)) * np.array([1.0, 0.7, 0.7, 0.7])
-        score = rows @ truth + rng.normal(0.0, 0.5**0.5, (200, 5))
-        rows = np.take_along_axis(rows, np.argsort(-score, axis=1)[..., None], axis=1)
-        apart = rows[:, :1] - rows[:, 1:]
-        for independent, rates in held.items():
-            arguments = apart[..., 0], apart[..., 1:]
-            result = engine.run(jax.random.key(0), *arguments, independent=independent)
-            mean = np.append(result.mean["gain"], result.mean["theta"])
-            sd = np.append(result.sd["gain"], result.sd["theta"])
-            rates.append(float(np.mean(np.abs(truth - mean) < 1.645 * sd)))
-    for independent, rates in held.items():
-        name = "triples independent" if independent else "a linked pair an event"
-        error = np.std(rates) / sets**0.5
-        click.echo(f"{name}: {np.mean(rates):.3f} +- {error:.3f}")
-
-
-@retrieval.command()
-@click.option("--documents", default=30_000, show_default=True)
-@click.option("--length", default=80, show_default=True)
-def speed(documents: int, length: int) -> None:
-    """Indexing, search and training on simulated documents, beside bm25s where it is installed."""
-    from bayesrank import LinkLearn
-    from bayesrank.retrieval import BM25, term_counter
-
-    rng = np.random.default_rng(0)
-    terms = 30_000
-    shares = 1 / np.arange(1, terms + 1)
-    shares /= shares.sum()
-    words = np.array([f"w{number}x" for number in range(terms)])
-    texts = [" ".join(words[rng.choice(terms, length, p=shares)]) for _ in range(documents)]
-    asked = [" ".join(words[rng.choice(terms, 4, p=shares)]) for _ in range(200)]
-    start = time.perf_counter()
-    counter = term_counter(None)
-    counts = counter.fit_transform(texts)
-    counted = time.perf_counter()
-    engine = BM25().fit(counts)
-    indexed = time.perf_counter()
-    queries = counter.transform(asked)
-    engine.search(queries)
-    found = time.perf_counter()
-    click.echo(
-        f"bayesrank: counting {counted - start:.2f} s, index {indexed - counted:.2f} s, "
-        f"{(found - indexed) / 0.2:.2f} ms a query"
-    )
-    _peer(texts, asked)
-    links = rng.integers(0, documents, (documents, 2))
-    learner = LinkLearn(query_side="document", num_unlinked=9, num_epochs=1)
-    start = time.perf_counter()
-    learner.fit(counts, links)
-    took = time.perf_counter() - start
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    click.echo(
-        f"LinkLearn: one epoch of {18 * documents:,} triples with its checks {took:.1f} s; "
-        f"{memory:.2f} GB at the most"
-    )
-
-
-def _peer(texts: list[str], asked: list[str]) -> None:
-    try:
-        import bm25s
-    except ImportError:
-        click.echo("bm25s is not installed")
-        return
-    start = time.perf_counter()
-    tokens = bm25s.tokenize(texts, stopwords=[], show_progress=False)
-    counted = time.perf_counter()
-    engine = bm25s.BM25(k1=1.2, b=0.75)
-    engine.index(tokens, show_progress=False)
-    indexed = time.perf_counter()
-    engine.retrieve(
-        bm25s.tokenize(asked, stopwords=[], show_progress=False), k=10, show_progress=False
-    )
-    found = time.perf_counter()
-    click.echo(
-        f"bm25s: counting {counted - start:.2f} s, index {indexed - counted:.2f} s, "
-        f"{(found - indexed) / 0.2:.2f} ms a query"
-    )
 
 
 COMMANDS = (retrieval,)

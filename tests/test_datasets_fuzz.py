@@ -1,17 +1,17 @@
 """Generated files: every reader reads them, or says in one line why not, and that is all."""
 
 import pytest
+from stress.fuzz import PREFLIB, READERS, Reader, check
 
 from bayesrank import _memory
 from bayesrank.datasets import DataError, read_comparisons
-from benchmarks.fuzz import PREFLIB, READERS, Reader, check
 
 pytestmark = pytest.mark.filterwarnings("ignore::bayesrank.datasets.ReadingNote")
 
 
 @pytest.mark.parametrize("name", READERS)
 def test_every_reader_reads_or_refuses_in_one_line(name):
-    """`python -m benchmarks fuzz` does it with 10,000 files for each."""
+    """`python -m stress fuzz` does it with 10,000 files for each."""
     count = 40 if READERS[name].packed is None else 10
     found = check(name, count, seed=1)
     assert found["read"] + found["refused"] == count and found["refused"]
@@ -23,7 +23,7 @@ def test_another_error_is_found(monkeypatch, wrong):
         raise wrong
 
     monkeypatch.setitem(READERS, "bad", Reader("csv", read))
-    monkeypatch.setattr("benchmarks.fuzz._taken", lambda *kinds: [])
+    monkeypatch.setattr("stress.fuzz._taken", lambda *kinds: [])
     with pytest.raises(AssertionError, match="bad, file 0") as caught:
         check("bad", 1)
     assert caught.value.__cause__ is wrong

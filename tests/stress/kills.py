@@ -201,6 +201,3 @@ def kills(times: int, commands: int) -> None:
         ends = end_command(command, commands)
         said = ", ".join(f"{count} {how}" for how, count in sorted(ends.items()))
         click.echo(f"{command:8} {commands} ends by three signals: {said}; no traceback")
-
-
-COMMANDS = (kills,)

@@ -28,7 +28,7 @@ from bayesrank.datasets import (
 from bayesrank.datasets.items import read_items
 
 Rng = np.random.Generator
-_LAYOUTS = Path(__file__).parent.parent / "tests" / "data" / "layouts"
+_LAYOUTS = Path(__file__).parents[1] / "data" / "layouts"
 PREFLIB = """# NUMBER ALTERNATIVES: 3
 # NUMBER VOTERS: 3
 # ALTERNATIVE NAME 1: Tea
@@ -221,6 +221,3 @@ def fuzz(count: int, only: str, seed: int) -> None:
     for name in (name for name in READERS if only in name):
         found = check(name, count, seed)
         click.echo(f"{name:23} {found['read']:6,} read, {found['refused']:6,} refused")
-
-
-COMMANDS = (fuzz,)
