@@ -8,13 +8,13 @@ import jax
 import numpy as np
 import pytest
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "many-leagues.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "production.md"
 
 
 @pytest.mark.slow
 def test_each_league_is_as_it_is_by_itself():
     text = PAGE.read_text(encoding="utf-8")
-    [block] = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    _, block = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     scope: dict[str, Any] = {"__name__": "page"}
     exec(compile(block, PAGE.name, "exec"), scope)
     for number in range(2):

@@ -134,11 +134,12 @@ def test_forked_children_say_that_fork_is_not_safe_and_do_not_hang():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(2))
-def test_servers_of_the_page_answer(tmp_path, block):
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_servers_of_the_page_answer(tmp_path, method):
     """Processes by spawn, and forked ones that load what the parent never touched."""
-    page = (ROOT / "docs" / "serving.md").read_text()
-    (tmp_path / "server.py").write_text(page.split("```python\n")[block + 1].split("```")[0])
+    page = (ROOT / "docs" / "production.md").read_text()
+    server = page.split("```python\n")[1].split("```")[0].replace('"spawn"', f'"{method}"')
+    (tmp_path / "server.py").write_text(server)
     (tmp_path / "fit.py").write_text(
         "from bayesrank import PairwiseRanker\n"
         "PairwiseRanker().fit([('tea', 'milk'), ('milk', 'water')]).save('ranker.npz')\n"
