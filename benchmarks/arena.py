@@ -127,8 +127,9 @@ def coverage(ranker: Any, true: Truth) -> dict[str, NDArray[np.bool_]]:
     item, judge = _numbers(ranker.names_), _numbers(ranker.judge_names_)
     category = _numbers(ranker.category_names_)
     center = np.eye(n) - 1.0 / n
-    wrong = result.category_skills - (true.skills + true.in_category)[np.ix_(category, item)]
-    spread = [np.diagonal(center @ each[:n, :n] @ center) for each in result.category_covariance]
+    skills, within = zip(*map(result.skills, np.eye(result.num_categories)), strict=True)
+    wrong = np.array(skills) - (true.skills + true.in_category)[np.ix_(category, item)]
+    spread = [np.diagonal(center @ each @ center) for each in within]
     position, position_sd = result.position
     width, width_sd = result.log_tie_width
     off = {

@@ -121,7 +121,7 @@ def test_predictions_before_a_judge_are_averages_over_its_joint_draws(judge):
         j = ranker.judge_names_.index(judge)
         mean[7:] = fit.bias[j], fit.log_reliability[j]
         assert fit.judge_covariance is not None
-        cross = fit.judge_covariance[0, :, :, j]
+        cross = fit.judge_covariance[:, :, j]
         covariance[7:, :7], covariance[:7, 7:] = cross, cross.T
         covariance[[7, 8], [7, 8]] = fit.bias_variance[j], fit.log_reliability_variance[j]
         covariance[[7, 8], [8, 7]] = fit.bias_reliability[j]

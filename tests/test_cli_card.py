@@ -13,7 +13,7 @@ from matplotlib.image import imread
 
 from bayesrank._names import shown
 from bayesrank.cli.card import card, card_figure
-from bayesrank.cli.words import conclusion
+from bayesrank.cli.words import headline
 from bayesrank.ranking import summarize
 from bayesrank.ranking.columns import EloScale, file_columns
 
@@ -33,10 +33,10 @@ def of_names(names, spread=3.0, elo=None):
     summary = summarize(draws, names)
     columns = {name: np.asarray(v).tolist() for name, v in file_columns(summary, elo).items()}
     items = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    verdict = conclusion(summary, draws, lambda gap: 0.5 + 0.1 * gap)
+    said = headline(summary, draws, lambda gap: 0.5 + 0.1 * gap)._asdict()
     return {
         **{"title": "A title " * 40, "counts": "8 items, 9 comparisons", "level": 0.9},
-        "rankings": [{"category": "", "verdict": verdict, "items": items}],
+        "rankings": [{"category": "", **said, "items": items}],
     }
 
 
@@ -75,7 +75,7 @@ def test_the_colour_is_explained_where_items_share_the_first_place():
     said = [[text.get_text() for text in figure.axes[0].texts] for figure in (tied, clear)]
     assert any("Blue: statistically tied" in text for text in said[0])
     assert not any("Blue" in text for text in said[1])
-    assert "Tea is the best (probability >99.9%)." in said[1]
+    assert "Tea is the best (probability >99%)." in said[1]
 
 
 @pytest.mark.slow

@@ -12,11 +12,12 @@ from matplotlib.figure import Figure
 from rich.cells import cell_len
 from rich.console import Console
 
+from bayesrank import PairwiseRanker
 from bayesrank.cli.ask_screen import leaders_table
 from bayesrank.cli.progress import Steps
 from bayesrank.cli.tables import legend, ranking_table
 from bayesrank.cli.trust import trust_checks
-from bayesrank.cli.words import conclusion, counts, elo_per_skill, moment, win_chance
+from bayesrank.cli.words import counts, elo_per_skill, headline, moment, win_chance
 from bayesrank.datasets import ComparisonData, read_comparisons
 from bayesrank.ranking import count_records, summarize
 from bayesrank.ranking.columns import EloScale, columns_of, count
@@ -132,45 +133,61 @@ def test_elo_by_its_definition():
 @pytest.mark.parametrize(
     ("spread", "gap", "said"),
     [
-        (0.1, 1.0, r"a is the best \(probability >99.9%\)\.$"),
-        (0.8, 1.0, r"No clear winner\. a leads, but 1 other item is statistically tied with it \("),
-        (5.0, 0.2, r"Too few comparisons to name a winner: any of the 8 items may be best\."),
+        (0.1, 1.0, r"a is the best \(probability >99%\)\.$"),
+        (0.8, 1.0, r"No clear winner\. a leads, statistically tied with 1 other item \("),
+        (5.0, 0.2, r"No clear winner: a leads, but any of 8 items may be best\."),
     ],
 )
 def test_conclusion(spread, gap, said):
     draws = spread * np.random.default_rng(0).standard_normal((4000, 8)) - gap * np.arange(8)
     draws[:, 2:] -= 3.0 * gap
     summary = summarize(draws, list("abcdefgh"), prior_sd=5.0)
-    assert re.match(said, conclusion(summary, draws, lambda d: float(win_chance(d, {}))))
+    assert re.match(said, _verdict(summary, draws))
 
 
 def test_conclusion_of_items_too_close_and_of_components():
     draws = np.random.default_rng(0).standard_normal((4000, 4))
     draws -= draws.mean(0) + 1e-3 * np.arange(4)
     summary = summarize(draws, list("abcd"), components=[0, 0, 0, 1])
-    text = conclusion(summary, draws, lambda d: float(win_chance(d, {})))
+    text = _verdict(summary, draws)
     assert text.startswith("The items form 2 groups with no comparisons between them")
-    assert "but 2 other items are statistically tied with it" in text and "too close" in text
+    assert "statistically tied with 2 other items" in text and "too close" in text
 
 
-def test_provisional_items_are_named_apart_and_never_lead():
+def _verdict(summary, draws):
+    found = headline(summary, draws, lambda d: float(win_chance(d, {})))
+    assert found.leader == summary.names[0]
+    return found.verdict
+
+
+def test_who_is_provisional_is_said_and_does_not_lose_the_lead():
     """The newcomer of one game has the highest mean, and nearly all of its prior variance."""
     draws = np.random.default_rng(0).standard_normal((4000, 4)) * [1.9, 0.3, 0.3, 0.3]
-    draws += [2.0, 1.5, 1.4, 0.0]
+    draws += [1.6, 1.5, 1.4, 0.0]
     summary = summarize(draws, list("abcd"), prior_sd=2.0)
-    text = conclusion(summary, draws, lambda d: float(win_chance(d, {})))
-    led = "No clear winner. b leads among the items that are not provisional"
-    assert text.startswith(f"{led}, but 1 other item is statistically tied")
-    assert "\n1 item is provisional: too few comparisons.\n" in text
-    ahead = draws - [0.0, 0.0, 2.0, 2.0]
-    alone = summarize(ahead, list("abcd"), prior_sd=2.0)
-    assert conclusion(alone, ahead, lambda d: 0.5).startswith(f"{led}.\n")
-    behind = ahead - [2.0, 0.0, 0.0, 0.0]
-    alone = summarize(behind, list("abcd"), prior_sd=2.0)
-    led = (
-        "No clear winner. b leads: it is better than each item that is not provisional (90% level)."
-    )
-    assert conclusion(alone, behind, lambda d: 0.5).startswith(f"{led}\n")
+    text = _verdict(summary, draws)
+    led = "No clear winner. a leads, provisional, statistically tied with 2 other items (90% level)"
+    assert text.startswith(led) and "\n1 item is provisional: too few comparisons.\n" in text
+    behind = draws - [1.0, 0.0, 2.0, 2.0]
+    summary = summarize(behind, list("abcd"), prior_sd=2.0)
+    assert summary.provisional.tolist() == [False, True, False, False]
+    led = "No clear winner. b leads, better than each item that is not provisional (90% level)."
+    assert _verdict(summary, behind).startswith(f"{led}\n")
+
+
+@pytest.mark.parametrize("times", [1, 6])
+def test_an_undefeated_item_leads(times):
+    """A beats all, B all but A, and C beats D: as often as is said."""
+    rows = [("A", "B"), ("A", "C"), ("A", "D"), ("B", "C"), ("B", "D"), ("C", "D")] * times
+    frame = pd.DataFrame(rows, columns=["winner", "loser"])
+    ranker = PairwiseRanker().fit(frame)
+    summary = ranker.rank()
+    assert summary.names == list("ABCD") and summary.tier[0] == 1
+    found = headline(summary, ranker.samples(), lambda d: float(win_chance(d, ranker.params_)))
+    assert found.leader == "A"
+    if times == 6:
+        assert found.verdict == "A is the best (probability 98%)."
+        assert found.standing == "ahead of all others" and not summary.provisional[0]
 
 
 def test_a_skill_of_nearly_nothing_has_no_minus():
@@ -200,8 +217,8 @@ def test_whole_weights_say_how_often_a_comparison_came(tied, said):
 def test_one_of_a_thing_is_said_in_the_singular():
     draws = np.random.default_rng(0).standard_normal((4000, 2)) + [0.85, -0.85]
     summary = summarize(draws, list("ab"))
-    text = conclusion(summary, draws, lambda d: float(win_chance(d, {})))
-    assert "About 1 more comparison with the leader" in text
+    text = _verdict(summary, draws)
+    assert text.splitlines()[-1].startswith("1 more comparison with the leader would separate")
     draws = np.random.default_rng(0).standard_normal((2000, 4)) * [0.1, 0.1, 0.1, 9.0]
     games = ComparisonData(tuple("abcd"), np.array([[0, 1]]), np.zeros(1, bool))
     summary = summarize(draws + [3.0, 2.0, 1.0, 0.0], prior_sd=9.0)

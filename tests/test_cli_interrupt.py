@@ -24,6 +24,7 @@ RANK = """
     from pathlib import Path
     import numpy as np
     from bayesrank.cli import interrupt as _interrupt, main, pipeline
+    from bayesrank.cli.words import Headline
     from bayesrank.ranking import summarize
 
     class Posterior:
@@ -36,6 +37,9 @@ RANK = """
         def save(self, path):
             path.write_text("new")
 
+        def prob_better(self, pairs):
+            return np.full(len(pairs), 0.5)
+
     assert "jax" not in sys.modules  # it loads in a step, which a signal ends in good order
 
     def rank_items(data, settings, steps):
@@ -45,7 +49,7 @@ RANK = """
         with steps.step("Second"):
             pass
         skills = np.random.default_rng(0).normal(size=(9, data.num_items))
-        ranked = pipeline.Ranked("", summarize(skills, data.names), "")
+        ranked = pipeline.Ranked("", summarize(skills, data.names), Headline("", "", ""))
         return pipeline.Ranking(Ranker(), skills, (ranked,))
 
     pipeline.rank_items = rank_items

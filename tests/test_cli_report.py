@@ -54,6 +54,9 @@ class Page(html.parser.HTMLParser):
 NAMES = ["<script>alert(1)</script>", 'A & "B"', "c" * 80, "日本", "e"]
 
 
+HEADLINE = {"standing": "far <ahead>", "verdict": "A <b> wins."}
+
+
 def make(n=5, elo=None):
     draws = np.random.default_rng(0).normal(size=(400, n)) - np.arange(n)
     records = count_records([(i, i + 1) for i in range(n - 1)], n)
@@ -67,7 +70,9 @@ def make(n=5, elo=None):
         **{"command": "bayesrank rank drinks.csv", "input": "", "num_items": n, "level": 0.9},
         "counts": f"{n} items, {n - 1} comparisons",
         **{"num_comparisons": n - 1, "num_ties": 0, "notes": ["A note."]},
-        "rankings": [{"category": "", "verdict": "A <b> wins.", "items": items}],
+        "rankings": [
+            {"category": "", **HEADLINE, "leader": summary.names[0], "items": items},
+        ],
         "pairs": pairwise_probability(draws[:, :20]).tolist(),
         "checks": [{"name": "Right", "status": "warning", "sentence": "As x < y & z."}],
     }
@@ -115,7 +120,8 @@ def test_items_that_are_tied_for_first_are_marked():
         "first" in c.split() for c in re.findall(r'<tr class="([^"]*)"><td class="rank"', text)
     ]
     assert marked == (summary.tier == 1).tolist() and 0 < sum(marked) < 5
-    assert ("ahead of all others" in text) == (sum(marked) == 1)
+    tile = Page(text).words
+    assert tile[tile.index("Leader") + 1 :][:2] == [summary.names[0], "far <ahead>"]
 
 
 def test_the_page_needs_nothing_from_elsewhere():

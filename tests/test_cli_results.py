@@ -64,9 +64,9 @@ def test_two_items_compare_as_the_ranker_says(at, capsys, results, first, second
     for word, outcome in (("wins", "win"), ("ties", "tie"), ("loses", "loss")):
         [chance] = ranker.predict_proba([(first, second)], outcome=outcome)
         assert f"{word} {100 * chance:.1f}%" in outcomes
-    names = list(ranker.names_)
-    draws = ranker.samples()[:, [names.index(first), names.index(second)]]
-    share = (draws[:, 0] > draws[:, 1]).mean()
+    draws = ranker.samples()[:, [list(ranker.names_).index(name) for name in (first, second)]]
+    [share] = ranker.prob_better([(first, second)])
+    assert share == pytest.approx((draws[:, 0] > draws[:, 1]).mean(), abs=0.03)
     assert better == f"{first} is better than {second} with probability {100 * share:.1f}%."
     low, high = np.quantile(draws[:, 0] - draws[:, 1], [0.25, 0.75])
     assert gap.endswith(f"(50% interval {low:+.2f} to {high:+.2f}).")
@@ -141,7 +141,7 @@ def test_one_level_and_an_anchor_that_has_its_points(at, tmp_path, capsys, name,
     items = {item["item"]: item for item in found["rankings"][0]["items"]}
     assert items[name]["elo"] == pytest.approx(points)
     ranker = load_ranker(tmp_path / "ranker.npz")
-    draws = ranker.samples() - ranker.samples().mean(axis=1, keepdims=True)
+    draws = ranker.samples() - ranker.samples()[:, [ranker.names_.index(name)]]
     per_skill = 400 / np.log(10) * 1.702 / np.sqrt(2)  # at noise 1
     for k, other in enumerate(map(str, ranker.names_)):
         item = items[other]
@@ -149,7 +149,11 @@ def test_one_level_and_an_anchor_that_has_its_points(at, tmp_path, capsys, name,
         assert gap == pytest.approx(per_skill * (item["skill_mean"] - items[name]["skill_mean"]))
         low, high = np.quantile(draws[:, k], [0.25, 0.75])
         np.testing.assert_allclose(
-            [item["skill_lower"], item["skill_upper"]], [low, high], atol=0.01
+            [item["skill_lower"], item["skill_upper"]], [low, high], atol=0.03
         )
+        assert item["elo_lower"] == pytest.approx(points + per_skill * item["skill_lower"])
+    assert items[name]["elo_lower"] == items[name]["elo_upper"] == pytest.approx(points)
+    assert run("rank", "games.csv", *options, "--anchor", "ada=1", "--anchor", "eve=2") == 2
+    assert "2 anchors are given; leave one of them" in capsys.readouterr().err
     assert run("rank", "games.csv", *options, "--anchor", "adda=1") == 2
     assert "--anchor: unknown item 'adda'; did you mean 'ada'?" in capsys.readouterr().err

@@ -85,9 +85,8 @@ def test_the_solver_has_the_means_and_variances_of_ep(name):
     if "position" in log:
         np.testing.assert_allclose(fit.position[0], result.mean["position_effect"], atol=2e-3)
     if "categories" in log:
-        assert fit.category_skills is not None
-        skills = result.mean["f"] + result.mean["category_skill"]
-        np.testing.assert_allclose(fit.category_skills, skills, atol=2e-3)
+        own = fit.mean[len(fit.skills()[0]) :][: result.mean["category_skill"].size]
+        np.testing.assert_allclose(own, result.mean["category_skill"].ravel(), atol=2e-3)
     if "judges" in log and "position" in log:
         np.testing.assert_allclose(fit.bias, result.mean["bias"], atol=2e-3)
 
@@ -158,9 +157,9 @@ def test_intervals_hold_what_is_true_and_effects_are_recovered():
         centre = np.eye(n) - 1.0 / n
         sd = np.sqrt(np.diagonal(centre @ fit.covariance[:n, :n] @ centre))
         inside["skill"] += (np.abs(centre @ (fit.mean[:n] - true["f"])) < tail * sd).tolist()
-        assert fit.category_skills is not None and fit.category_covariance is not None
-        wrong = (fit.category_skills - true["f"] - true["category"]) @ centre
-        sd = np.sqrt([np.diagonal(centre @ c[:n, :n] @ centre) for c in fit.category_covariance])
+        skills, within = zip(*map(fit.skills, np.eye(fit.num_categories)), strict=True)
+        wrong = (np.array(skills) - true["f"] - true["category"]) @ centre
+        sd = np.sqrt([np.diagonal(centre @ c @ centre) for c in within])
         inside["category"] += (np.abs(wrong) < tail * sd).ravel().tolist()
         off = fit.log_reliability - np.log(true["reliability"])
         sd = np.sqrt(fit.log_reliability_variance)
@@ -323,7 +322,7 @@ def test_standard_deviations_of_a_ranking_are_free_of_the_chance_of_draws():
         for seed in (0, 1)
     )
     fitted = ArenaRanker(hyperparameters="map").fit(games)
-    covariance, names = fitted.posterior_.joint()[1], list(fitted.names_)
+    covariance, names = fitted.posterior_.mixture().covariance(), list(fitted.names_)
     for group in ("abc", "xy"):
         at = [names.index(name) for name in group]
         centre = np.eye(len(at)) - 1.0 / len(at)

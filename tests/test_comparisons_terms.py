@@ -56,11 +56,16 @@ def test_rows_of_comparisons_to_come_are_those_of_the_program():
     trace = handlers.trace(handlers.seed(thurstone, 0)).get_trace(4, PAIRS, **arguments_of(data))
     drawn = {k: s["value"] for k, s in trace.items() if k not in SCALES and s["type"] == "sample"}
     latents = {k: np.asarray(value) for k, value in drawn.items() if k != "comparison"}
-    skills = EPSkills(SimpleNamespace(shapes={k: value.shape for k, value in latents.items()}))
     joint = np.concatenate([value.ravel() for value in latents.values()])
-    at_row = [term for term in TERMS if term.name in Asked._fields and term.there(data)]
+    moments = SimpleNamespace(
+        structure="dense", joint_mean=joint, joint_covariance=np.eye(joint.size)
+    )
+    shapes = {k: value.shape for k, value in latents.items()}
+    result = SimpleNamespace(shapes=shapes, components=lambda: [(1.0, {}, moments)])
+    skills = EPSkills(result)
     for row, pair in enumerate(PAIRS):
-        here: dict[str, Any] = {term.name: getattr(data, term.column)[row] for term in at_row}
-        values, at = margin_rows(Asked(*pair[:, None], **here), skills.at)
-        found = np.sum(values[0] * joint[at[0]])
+        shares = np.eye(len(data.category_names))[data.categories[row]]
+        asked = Asked(*pair[:, None], position=float(data.position[row]), shares=shares)
+        [part] = skills.components(shares)
+        found = part.margins(margin_rows(asked, skills.at))[0][0]
         np.testing.assert_allclose(found, trace["comparison"]["fn"].margin[row], rtol=1e-5)

@@ -166,7 +166,7 @@ def test_files_screens_and_text_have_one_list_of_columns():
     assert frame.columns.tolist() == [
         "rank", "item", "skill_mean", "skill_sd", "skill_lower", "skill_upper", "prob_best",
         "prob_top_3", "prob_better_than_next", "expected_rank", "rank_lower", "rank_upper", "tier",
-        "provisional",
+        "provisional", "component",
     ]  # fmt: skip
     assert list(frame["item"]) == summary.names and list(frame["rank"]) == [1, 2, 3]
     lines = str(summary).splitlines()

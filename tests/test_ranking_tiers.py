@@ -7,6 +7,7 @@ from scipy.stats import norm
 
 from bayesrank.ranking import (
     ItemRecords,
+    SkillMixture,
     comparisons_needed,
     connected_components,
     count_records,
@@ -74,17 +75,26 @@ def test_the_first_stands_alone_where_it_is_probably_the_best():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_tiers_follow_the_order_of_the_ranking_and_leave_provisional_items_out(seed):
+def test_provisional_items_are_wide_in_ranks_and_in_no_tier_unless_they_lead(seed):
     rng = np.random.default_rng(seed)
-    samples = rng.normal(size=(500, 12)) * rng.uniform(0.1, 2.0, 12) + rng.normal(0, 2, 12)
+    samples = rng.normal(size=(500, 12)) * rng.uniform(0.1, 4.0, 12) + rng.normal(0, 2, 12)
     prior_sd = 1.5
     summary = summarize(samples, prior_sd=prior_sd)
-    np.testing.assert_array_equal(summary.provisional, summary.sd**2 > 0.75 * prior_sd**2)
+    wide = 2 * (summary.rank_upper - summary.rank_lower + 1) > 12
+    np.testing.assert_array_equal(summary.provisional, (summary.sd**2 > 0.75 * prior_sd**2) & wide)
     assert summary.provisional.any() and not summary.provisional.all()
-    np.testing.assert_array_equal(summary.tier == 0, summary.provisional)
-    known = summary.indices[~summary.provisional]
-    np.testing.assert_array_equal(summary.tier[~summary.provisional], tiers(samples[:, known], 0.9))
-    assert (np.diff(summary.tier[~summary.provisional]) >= 0).all()
+    assert summary.tier[0] == 1
+    np.testing.assert_array_equal(summary.tier[1:] == 0, summary.provisional[1:])
+    kept = np.append(0, 1 + np.flatnonzero(~summary.provisional[1:]))
+    known = summary.indices[kept]
+    np.testing.assert_array_equal(summary.tier[kept], tiers(samples[:, known], 0.9))
+    assert (np.diff(summary.tier[kept]) >= 0).all()
+
+
+def test_who_certainly_leads_is_not_provisional_however_little_is_known_of_the_skill():
+    samples = np.random.default_rng(0).normal(size=(2000, 4)) + [9.0, 0.0, -9.0, -18.0]
+    summary = summarize(samples, prior_sd=1.0)
+    assert summary.tier.tolist() == [1, 2, 3, 4] and not summary.provisional.any()
 
 
 def test_the_first_tier_holds_the_true_best_as_often_as_it_says():
@@ -162,25 +172,97 @@ def test_records_that_do_not_fit_are_refused(arguments, message):
         count_records(pairs, n, **dict(zip(("tied", "weights"), more, strict=False)))
 
 
-def test_as_many_comparisons_as_the_rule_says_do_settle_it():
-    """The difference of two skills, on a grid: the expected posterior after that many more."""
-    grid = np.linspace(-8.0, 8.0, 4001)
-    rng = np.random.default_rng(5)
-    sd, d = 0.8, 0.6
+@pytest.mark.slow
+def test_comparisons_needed_of_two_items_against_a_grid():
+    """True gaps as estimated; outcomes by chance; the exact posterior on a grid each time."""
+    grid, rng = np.linspace(-3.0, 4.0, 701), np.random.default_rng(5)
+    sd, d = 0.5, 0.3
     samples = np.c_[d + sd * rng.standard_normal(200_000), np.zeros(200_000)]
-    number = comparisons_needed(samples, lambda x: float(expit(x)))
-    wins = number * expit(d)
-    log = -0.5 * ((grid - d) / sd) ** 2
-    log += wins * np.log(expit(grid)) + (number - wins) * np.log(expit(-grid))
-    density = np.exp(log - log.max())
-    assert density[grid > 0].sum() / density.sum() == pytest.approx(0.9, abs=0.01)
+    needed = comparisons_needed(samples, lambda x: float(expit(x)))
+    assert needed[0] < needed[1]
+    for number, power in zip(needed, (0.5, 0.8), strict=True):
+        wins = rng.binomial(round(number), expit(d), 1000)[:, None]
+        log = -0.5 * ((grid - d) / sd) ** 2
+        log = log + wins * np.log(expit(grid)) + (round(number) - wins) * np.log(expit(-grid))
+        density = np.exp(log - log.max(axis=1, keepdims=True))
+        better = density[:, grid > 0].sum(axis=1) / density.sum(axis=1)
+        assert np.mean(better >= 0.9) == pytest.approx(power, abs=0.07)
+
+
+@pytest.mark.slow
+def test_comparisons_needed_of_a_tier_against_simulated_logs():
+    """Three rivals at once: wins by chance, Laplace's method, and who is the best by draws."""
+    rng, gaps, sd = np.random.default_rng(6), np.array([0.3, 0.45, 0.6]), 0.25
+    noise = sd * rng.standard_normal((50_000, 4)) / np.sqrt(2.0)
+    samples = np.r_[0.0, -gaps] + noise - noise.mean(axis=0)
+    before = np.linalg.inv(np.cov((samples[:, :1] - samples[:, 1:]).T))
+    chance = expit(gaps) * expit(-gaps)
+    share = 1.0 / (gaps**2 * chance)
+    draws = rng.standard_normal((1000, 3))
+    for number, power in zip(
+        comparisons_needed(samples, lambda x: float(expit(x))), (0.5, 0.8), strict=True
+    ):
+        each = np.rint(number * share / share.sum())
+        alone = []
+        for _ in range(150):
+            wins, at = rng.binomial(each.astype(int), expit(gaps)), gaps
+            for _ in range(20):
+                bend = before + np.diag(each * expit(at) * expit(-at))
+                at = at + np.linalg.solve(bend, wins - each * expit(at) - before @ (at - gaps))
+            root = np.linalg.cholesky(np.linalg.inv(bend))
+            alone.append((at + draws @ root.T > 0.0).all(axis=1).mean() >= 0.9)
+        assert np.mean(alone) == pytest.approx(power, abs=0.11)
 
 
 def test_nothing_more_is_needed_where_they_are_told_apart_and_no_number_where_they_are_equal():
-    rng = np.random.default_rng(6)
-    samples = rng.normal(size=(4000, 2))
-    assert comparisons_needed(samples + [5.0, 0.0], lambda x: float(norm.cdf(x))) == 0.0
-    assert np.isinf(comparisons_needed(samples[:, [0, 0]], lambda x: float(norm.cdf(x))))
+    samples, normal = np.random.default_rng(6).normal(size=(4000, 2)), lambda x: float(norm.cdf(x))
+    assert comparisons_needed(samples + [5.0, 0.0], normal) == (0.0, 0.0)
+    assert np.isinf(comparisons_needed(samples[:, [0, 0]], normal)).all()
+
+
+def test_a_mixture_says_without_draws_what_its_draws_say():
+    rng = np.random.default_rng(0)
+    roots = rng.normal(size=(3, 5, 5))
+    mixture = SkillMixture(np.array([0.5, 0.3, 0.2]), rng.normal(0, 2, (3, 5)), roots @ roots.mT)
+    part = rng.choice(3, 50_000, p=mixture.weights)
+    samples = mixture.means[part] + np.einsum(
+        "dij,dj->di", roots[part], rng.standard_normal((50_000, 5))
+    )
+    mean, sd = mixture.moments()
+    np.testing.assert_allclose(mean, samples.mean(axis=0), atol=0.06)
+    np.testing.assert_allclose(sd, samples.std(axis=0), rtol=0.02)
+    np.testing.assert_allclose(
+        mixture.interval(0.9), np.quantile(samples, [0.05, 0.95], axis=0), atol=0.1
+    )
+    first, second = np.array([0, 1, 4, 2]), np.array([1, 2, 0, 2])
+    better = np.mean(samples[:, first] > samples[:, second], axis=0)
+    np.testing.assert_allclose(mixture.better(first, second)[:3], better[:3], atol=0.01)
+    assert mixture.better(2, 2) == 0.5
+    averages, group = (
+        np.array([[0.5, 0.5, 0, 0, 0], [0, 0, 0.2, 0.2, 0.6]]),
+        np.array([0, 0, 1, 1, 1]),
+    )
+    relative, drawn = mixture.relative(averages, group), samples - (samples @ averages.T)[:, group]
+    np.testing.assert_allclose(relative.moments()[0], drawn.mean(axis=0), atol=0.06)
+    np.testing.assert_allclose(relative.covariance(), np.cov(drawn.T), atol=0.1)
+    np.testing.assert_allclose(mixture.of(first).moments()[0], mean[first])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_items_of_the_same_evidence_have_the_same_ranks_whatever_the_draws(seed):
+    """Five exchangeable items: their intervals and chances are equal, by 500 draws of any seed."""
+    covariance = 0.3 * np.eye(6) + 0.1
+    mean = np.array([1.0, 0, 0, 0, 0, 0])
+    samples = np.random.default_rng(seed).multivariate_normal(mean, covariance, 500)
+    samples += mean - samples.mean(axis=0)
+    posterior = SkillMixture(np.ones(1), mean[None], covariance[None])
+    summary = summarize(samples, posterior=posterior)
+    for name in ("rank_lower", "rank_upper", "prob_best", "prob_top_k", "expected_rank"):
+        assert len(set(getattr(summary, name)[1:])) == 1
+    for name in ("skill_lower", "skill_upper", "sd"):
+        assert np.ptp(getattr(summary, name)[1:]) < 1e-12
+    np.testing.assert_allclose(summary.prob_better_than_next[1:5], 0.5)
+    assert summary.prob_best.sum() == pytest.approx(1.0)
 
 
 def test_components_are_ranked_each_by_itself():
@@ -200,7 +282,9 @@ def test_components_are_ranked_each_by_itself():
     frame = summary.to_dataframe()
     assert frame["component"].tolist() == [1, 1, 1, 2, 2, 3]
     assert frame["prob_better_than_next"].isna().tolist() == [False, False, True, False, True, True]
-    assert "component" not in summarize(samples).to_dataframe()
+    columns = summarize(samples).to_dataframe().columns
+    assert list(columns) == list(frame.columns)
+    assert list(summarize(samples[:, :2]).to_dataframe().columns) == list(columns)
 
 
 def test_items_of_equal_means_stay_in_their_order():

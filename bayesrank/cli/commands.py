@@ -35,14 +35,16 @@ def _number(text: str) -> float:
     return value if math.isfinite(value) else math.nan
 
 
-def _anchor(context: Any, option: Any, text: str | None) -> tuple[str, float] | None:
+def _anchor(context: Any, option: Any, texts: tuple[str, ...]) -> tuple[str, float] | None:
     """Read an item and its Elo points, as in ``gpt-4=1000``."""
-    if text is None:
-        return None
-    name, _, points = text.rpartition("=")
-    if not name or math.isnan(_number(points)):
+    if len(texts) > 1:
+        raise click.BadParameter(f"{len(texts)} anchors are given; leave one of them")
+    for text in texts:
+        name, _, points = text.rpartition("=")
+        if name and not math.isnan(_number(points)):
+            return name, _number(points)
         raise click.BadParameter(f"{text!r} is not a name and a number; write NAME=1000")
-    return name, _number(points)
+    return None
 
 
 def _hyperparameters(context: Any, option: Any, text: str) -> str | dict[str, list[float] | float]:
@@ -84,7 +86,7 @@ _MAIN_JOB = (
     option("--force", is_flag=True),
     option("--title", default=""),
     level(),
-    option("--anchor", metavar="NAME=POINTS", callback=_anchor),
+    option("--anchor", metavar="NAME=POINTS", multiple=True, callback=_anchor),
     choice("--format", "table", "csv", "json"),
     option("--dry-run", is_flag=True),
     option("--verbose -v", is_flag=True),
@@ -106,6 +108,7 @@ rank = command(
     option("--fold-names", is_flag=True),
     option("--home/--no-home", default=None),
     option("--by-category", is_flag=True),
+    choice("--overall", "average", "unseen"),
     OUT,
     *_MAIN_JOB,
     room=FITS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,6 @@ import numpy as np
 from bayesrank._version import __version__
 from bayesrank.cli.outputs import OutputError
 from bayesrank.cli.words import counts, observations, times
-from bayesrank.ranking import pairwise_probability
 from bayesrank.ranking.columns import EloScale, file_columns
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ def document(
 ) -> dict[str, Any]:
     """Everything that a ranking says, in values that JSON has."""
     summary = ranking.summary
-    top = summary.indices[summary.component == 0][:_MOST_PAIRS]
+    top = [data.names[i] for i in summary.indices[summary.component == 0][:_MOST_PAIRS]]
+    pairs = list(itertools.product(top, repeat=2))
     return {
         "bayesrank": __version__,
         "title": settings.title or _title(settings.inputs),
@@ -44,10 +45,10 @@ def document(
         "num_ties": times(data, data.tied),
         "level": summary.level,
         "rankings": [
-            {"category": category, "verdict": said, "items": _rows(each, ranking.elo)}
+            {"category": category, **said._asdict(), "items": _rows(each, ranking.elo)}
             for category, each, said in ranking.rankings
         ],
-        "pairs": pairwise_probability(ranking.skills[:, top]).tolist(),
+        "pairs": ranking.ranker.prob_better(pairs).reshape(len(top), -1).tolist(),
         "checks": [check._asdict() for check in analysis.checks],
         "notes": [*analysis.notes, *settings.notes, *analysis.method],
     }

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 import numpy as np
@@ -18,9 +18,10 @@ from bayesrank.cli.report import report
 from bayesrank.cli.tables import checks_table, legend, meanings, ranking_table
 from bayesrank.cli.trust import Check, trust_checks
 from bayesrank.cli.words import (
-    conclusion,
+    Headline,
     counts,
     elo_per_skill,
+    headline,
     is_log,
     method,
     moment,
@@ -71,15 +72,16 @@ class Settings(NamedTuple):
     verbose: bool = False  #: print hyperparameters
     level: float = 0.9  #: probability of all intervals
     anchor: tuple[str, float] | None = None  #: an item, and its Elo points
+    overall: Literal["average", "unseen"] = "average"  #: see `ArenaRanker`
     format: str = "table"  #: or "csv" or "json": what is printed
 
 
 class Ranked(NamedTuple):
-    """A ranking with its verdict, overall or in a category."""
+    """A ranking with its headline, overall or in a category."""
 
     category: str  #: empty for the ranking of all
     summary: RankSummary  #: with the records of its comparisons
-    conclusion: str  #: the verdict, in a sentence or two
+    headline: Headline
 
 
 class Ranking(NamedTuple):
@@ -144,7 +146,7 @@ def run(data: ComparisonData, settings: Settings) -> None:
 def _show_ranking(run: Job, ranking: Ranking, settings: Settings) -> None:
     """Print the verdicts and tables, and what the columns mean."""
     titles = set()
-    for category, summary, said in ranking.rankings:
+    for category, summary, (_, _, said) in ranking.rankings:
         said = f"Category {category}: {said}" if category else said
         table = ranking_table(summary, settings.rows, ranking.elo, run.width)
         titles |= {str(column.header) for column in table.columns}
@@ -197,29 +199,32 @@ def rank_items(data: ComparisonData, settings: Settings, steps: Steps) -> Rankin
         ranker: Any = _fit(data, settings, lambda number, _: advance(None, f"step {number}"))
     with steps.step("Ranking"):
         skills, params = ranker.samples(), ranker.params_
-        summary = ranker.rank(level=settings.level)
+        how: dict[str, Any] = {
+            "level": settings.level,
+            "anchor": settings.anchor and settings.anchor[0],
+        }
+        summary = ranker.rank(**how)
         summary = _with_records(summary, data) if summary.records is None else summary
 
         def ranked(category: str, summary: RankSummary, skills: np.ndarray) -> Ranked:
             chance = partial(win_chance, params=params)
-            return Ranked(category, summary, conclusion(summary, skills, chance))
+            return Ranked(category, summary, headline(summary, skills, chance))
 
         rankings = [ranked("", summary, skills)]
         for number, name in enumerate(data.category_names if settings.by_category else ()):
             inside = data.where(data.categories == number)
-            own = _with_records(ranker.rank(category=name, level=settings.level), inside)
+            own = _with_records(ranker.rank(category=name, **how), inside)
             rankings.append(ranked(name, own, ranker.samples(name)))
-    return Ranking(ranker, skills, tuple(rankings), _elo(settings, summary, params))
+    return Ranking(ranker, skills, tuple(rankings), _elo(settings, params))
 
 
-def _elo(settings: Settings, summary: RankSummary, params: Mapping[str, Any]) -> EloScale | None:
-    """The scale of Elo, moved so that the anchor has its points."""
+def _elo(settings: Settings, params: Mapping[str, Any]) -> EloScale | None:
+    """The scale of Elo, on which the anchor has its points."""
     scale = EloScale(elo_per_skill(params))
     if settings.anchor is None:
         return scale if settings.elo else None
     name, points = settings.anchor
-    place = summary.names.index(name)
-    return scale._replace(average=points - scale.per_skill * float(summary.mean[place]))
+    return scale._replace(origin=points, anchor=name)
 
 
 def _with_records(summary: RankSummary, data: ComparisonData) -> RankSummary:
@@ -267,7 +272,7 @@ def _checked(
             found = crosschecked_skills(skills_of_result(result), how, seed, advance)
         elif by_ep:
             found = crosschecked(result, how, seed, advance)
-        elif data.judges is None and result.category_skills is None:
+        elif data.judges is None and not result.num_categories:
             found = crosschecked(result_of_log(data, result), how, seed, advance)
         else:
             found = crosschecked_skills(skills_of_log(data, result), how, seed, advance)
@@ -286,7 +291,7 @@ def _fit(
         "random_state": settings.seed,
     }
     if is_log(data):
-        ranker: Any = ArenaRanker(**options)
+        ranker: Any = ArenaRanker(**options, overall=settings.overall)
     elif data.orders is None:
         ranker = PairwiseRanker(**options, ard=True, time=None if data.times is None else PROCESS)
     else:
@@ -318,8 +323,7 @@ def _draw(data: ComparisonData, ranking: Ranking, check: "CrossCheck | None") ->
     pairs = drawn(plot_pairwise, ranking.skills, data.names, components=component)
     summary, unit_of = ranking.summary, {}
     if ranking.elo is not None:
-        average = f"average item {ranking.elo.average:.0f}"
-        unit_of = {"xlabel": f"Elo ({average}; 400 points are odds of 10 to 1)"}
+        unit_of = {"xlabel": f"Elo ({ranking.elo.meaning}; 400 points are odds of 10 to 1)"}
         ends = ("mean", "skill_lower", "skill_upper")
         summary = replace(summary, **{end: ranking.elo.of(getattr(summary, end)) for end in ends})
     figures = {"ranking.png": drawn(plot_ranking, summary, **unit_of), "pairs.png": pairs}

@@ -45,7 +45,9 @@ def rank(comparisons: Path, items: Path | None, home: bool | None, **options: An
     data = read_comparisons(comparisons, items, columns=names)
     data = _settled(data, names, home)
     if options["by_category"]:
-        _refuse_no_categories(data)
+        _refuse_no_categories(data, "--by-category")
+    if options["overall"] == "unseen":
+        _refuse_no_categories(data, "--overall unseen")
     _run(data, options | {"inputs": inputs, "notes": data.notes})
 
 
@@ -75,19 +77,19 @@ def _settled(data: ComparisonData, names: ColumnNames, home: bool | None) -> Com
     return data
 
 
-def _refuse_no_categories(data: ComparisonData) -> None:
-    """Refuse to rank by category where there are no categories, or one."""
+def _refuse_no_categories(data: ComparisonData, option: str) -> None:
+    """Refuse an option of categories where there are no categories, or one."""
     other = "--time" if data.times is not None else "--items" if data.features is not None else None
     if other is not None:
-        raise click.UsageError(f"--by-category does not go with {other}; leave one of them out.")
+        raise click.UsageError(f"{option} does not go with {other}; leave one of them out.")
     if data.orders is not None:
-        raise click.UsageError("--by-category: orders have no categories; leave it out.")
+        raise click.UsageError(f"{option}: orders have no categories; leave it out.")
     if data.categories is None:
         raise click.UsageError(
-            "--by-category: no column of the file is read as categories; name it with --category."
+            f"{option}: no column of the file is read as categories; name it with --category."
         )
     if len(data.category_names) == 1:
         raise click.UsageError(
-            f"--by-category: all comparisons are of one category ({data.category_names[0]}), and "
-            "its ranking is the one of all; leave out --by-category."
+            f"{option}: all comparisons are of one category ({data.category_names[0]}), and its "
+            f"ranking is the one of all; leave out {option}."
         )

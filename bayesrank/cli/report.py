@@ -21,14 +21,12 @@ def report(document: Mapping[str, Any]) -> str:
     rankings = document["rankings"]
     items = rankings[0]["items"]
     checks = [list(check.values()) for check in document["checks"]]
-    tied = [item for item in items if _first(item)]
-    leader = (tied or items)[0]  # where too little is known of all, nobody is tied
+    leader = items[0]
     page = pages.get_template("report.html.j2").render(
         document=document,
         leader=leader,
         best=percent(leader["prob_best"]),
         ranks=_ends(leader["rank_lower"], leader["rank_upper"]),
-        tied=len(tied) - 1,
         provisional=any(item["provisional"] for each in rankings for item in each["items"]),
         statuses=[
             count_of(n, status) if status == "warning" else f"{n} {status}"

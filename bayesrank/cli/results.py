@@ -9,7 +9,7 @@ import numpy as np
 from bayesrank._names import meant, shown
 from bayesrank.cli.outputs import OutputError, give_tables, refuse_to_replace
 from bayesrank.cli.pipeline import FILES, RANKER
-from bayesrank.ranking.columns import percent
+from bayesrank.ranking.columns import exact_percent
 
 
 def load_results(results: Path) -> Any:
@@ -43,13 +43,13 @@ def compare(results: Path, first: str, second: str, level: float) -> None:
     skills = ranker.samples()
     gap = skills[:, pair[0]] - skills[:, pair[1]]
     low, high = np.quantile(gap, [(1 - level) / 2, (1 + level) / 2])
-    better = float(np.mean(gap > 0) + np.mean(gap == 0) / 2)
+    better = float(ranker.prob_better([[ranker.names_[i] for i in pair]])[0])
     chances = outcome_chances(ranker, np.array([pair]))
     words = {"win": "wins", "tie": "ties", "loss": "loses"}
-    said = ", ".join(f"{words[each]} {percent(float(p[0]))}" for each, p in chances.items())
+    said = ", ".join(f"{words[each]} {exact_percent(float(p[0]))}" for each, p in chances.items())
     ends = f"{100 * level:g}% interval {low:+.2f} to {high:+.2f}"
     for line in (
-        f"{first} is better than {second} with probability {percent(better)}.",
+        f"{first} is better than {second} with probability {exact_percent(better)}.",
         f"In a comparison with {second}, {first} {said}.",
         f"Difference in skill: {gap.mean():+.2f} ({ends}).",
     ):

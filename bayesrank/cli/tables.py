@@ -79,14 +79,15 @@ def legend(
     if elo is None:
         lines["Skill ± SD"] = f"relative to the average item; {unit}± is 1 standard deviation"
     else:
-        lines["Elo"] = (
-            f"with {level} interval; average item {elo.average:.0f}; 400 points are odds of 10 to 1"
-        )
+        of = f" of the difference to {shown(elo.anchor)}" if elo.anchor else ""
+        lines["Elo"] = f"with {level} interval{of}; {elo.meaning}; 400 points are odds of 10 to 1"
     lines["P(beats next)"] = "probability of being better than the item in the next row"
-    lines["Tier"] = f"statistically tied with the first item of the tier ({level} level)"
+    lines["Tier"] = (
+        f"statistically tied with the first item of the tier ({level} level, one item at a time)"
+    )
     lines = {name: line for name, line in lines.items() if name in titles}
     if "Tier" in titles and any(each.provisional.any() for each in rankings):
-        lines["*"] = "provisional: too few comparisons for a tier"
+        lines["*"] = "provisional: too few comparisons to say much of the rank"
     return lines
 
 

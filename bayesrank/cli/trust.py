@@ -182,7 +182,7 @@ def _margins(
         return None if margins is None else (data.where(rows), lambda k: margins[k % _DRAWS])
     if is_log(data):
         rows = data.distinct()
-        return rows, margins_of_log(rows, posterior_of(result), params, number)
+        return rows, margins_of_log(rows, posterior_of(result), number)
     return data, None
 
 

@@ -1,7 +1,7 @@
 """What people read above and below a ranking: its verdict, its unit, and what it depends on."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,51 +35,58 @@ def _noise(params: Params) -> float:
     return np.sqrt(2.0) * float(params.get("noise", 1.0))
 
 
-def conclusion(summary: RankSummary, skills: np.ndarray, chance: Callable[[float], float]) -> str:
+class Headline(NamedTuple):
+    """Who leads a ranking, and how far, as screen, page, card and JSON say it."""
+
+    leader: str  #: the item in the first row
+    standing: str  #: how it stands to the others, in a few words
+    verdict: str  #: in a sentence or more, a line each
+
+
+def headline(
+    summary: RankSummary, skills: np.ndarray, chance: Callable[[float], float]
+) -> Headline:
     """Say whether there is a winner, who is tied with the leader, and what would settle it."""
     group = summary.component == 0
-    said = ""
+    size, first = int(group.sum()), shown(summary.names[0])
+    said, among = "", ""
     if summary.num_components > 1:
+        among = " in group 1"
         said = (
             f"The items form {summary.num_components:,} groups with no comparisons between them, "
             "so there is no overall winner. In group 1: "
         )
-    size, first = int(group.sum()), shown(summary.names[0])
     if size == 1:
-        return f"{said}one item."
-    if summary.prob_best[0] >= summary.level and not summary.provisional[0]:
-        return f"{said}{first} is the best (probability {percent(float(summary.prob_best[0]))})."
-    known = np.flatnonzero(group & ~summary.provisional)
-    if not len(known):
-        return f"{said}Too few comparisons to name a winner: any of the {size:,} items may be best."
+        return Headline(summary.names[0], "compared with no other", f"{said}one item.")
+    if summary.prob_best[0] >= summary.level:
+        best = f"{first} is the best (probability {percent(float(summary.prob_best[0]))})."
+        return Headline(summary.names[0], f"ahead of all others{among}", f"{said}{best}")
     tier = np.flatnonzero(group & (summary.tier == 1))
-    parts = [f"{said}No clear winner. {_leading(summary, tier)}", _most_likely(summary, size)]
-    if summary.provisional[group].any():
-        few = int(summary.provisional[group].sum())
+    few = int(summary.provisional[group].sum())
+    if few == size:
+        standing = "too few comparisons to say"
+        parts = [
+            f"{said}No clear winner: {first} leads, but any of the {size:,} items may be best."
+        ]
+    else:
+        standing = _standing(len(tier) - 1, bool(summary.provisional[0]))
+        level = f"({100 * summary.level:g}% level)"
+        parts = [f"{said}No clear winner. {first} leads, {standing} {level}."]
+    parts.append(_most_likely(summary, size))
+    if few:
         are = "item is" if few == 1 else "items are"
         parts.append(f"{few:,} {are} provisional: too few comparisons.")
     if len(tier) > 1:
-        parts.append(_needed(skills[:, summary.indices[tier]], chance))
-    return "\n".join(parts)
+        parts.append(_needed(skills[:, summary.indices[tier]], chance, summary.level))
+    return Headline(summary.names[0], standing + among, "\n".join(parts))
 
 
-def _leading(summary: RankSummary, tier: np.ndarray) -> str:
-    """Who leads, and how many are statistically tied with that item."""
-    leader, others = shown(summary.names[tier[0]]), len(tier) - 1
-    among = " among the items that are not provisional" if tier[0] else ""
-    level = f"({100 * summary.level:g}% level)"
-    if not others and among:
-        return f"{leader} leads{among}."
-    if not others and summary.provisional.any():
-        return f"{leader} leads: it is better than each item that is not provisional {level}."
+def _standing(others: int, provisional: bool) -> str:
+    """How a leader stands that is not the best with the probability asked for."""
+    itself = "provisional, " if provisional else ""
     if not others:
-        return (
-            f"{leader} leads: it is better than each other item {level}, but not surely than all."
-        )
-    items = "item is" if others == 1 else "items are"
-    return (
-        f"{leader} leads{among}, but {others:,} other {items} statistically tied with it {level}."
-    )
+        return f"{itself}better than each item that is not provisional"
+    return f"{itself}statistically tied with {count_of(others, 'other item')}"
 
 
 def _most_likely(summary: RankSummary, size: int) -> str:
@@ -88,17 +95,21 @@ def _most_likely(summary: RankSummary, size: int) -> str:
     return f"Most likely best: {', '.join(names)}{', ...' if size > _NAMED else ''}"
 
 
-def _needed(skills: np.ndarray, chance: Callable[[float], float]) -> str:
-    number = comparisons_needed(skills, chance)
-    if number > _MOST:
+def _needed(skills: np.ndarray, chance: Callable[[float], float], level: float) -> str:
+    even, likely = comparisons_needed(skills, chance, level=level)
+    if likely > _MOST:
         return "They are too close to say how many more comparisons would separate them."
-    digits = max(0, len(str(int(number))) - 2)
-    rough = max(1, round(number / 10**digits) * 10**digits)
-    more = count_of(rough, "more comparison")
+    more = count_of(_rough(even), "more comparison")
     return (
-        f"About {more} with the leader should separate them, if the true gaps match today's "
-        "estimates."
+        f"{more} with the leader would separate it from them with an even chance, "
+        f"{_rough(likely):,} with a chance of 80%, if the true gaps match today's estimates."
     )
+
+
+def _rough(number: float) -> int:
+    """A number of comparisons, to two digits."""
+    unit = 10 ** max(0, len(str(int(number))) - 2)
+    return max(1, round(number / unit) * unit)
 
 
 def is_log(data: ComparisonData) -> bool:
@@ -140,9 +151,12 @@ def method(
         include = "Intervals include uncertainty in the skills and in the hyperparameters."
         said = [include, f"Hyperparameters (mean, {100 * level:g}% interval): {listed}."]
     else:
+        more = "in the judges' reliabilities and order biases" if data.judges is not None else ""
+        ties = "in the tie width" if data.tied.any() and is_log(data) else ""
+        known = " and ".join(["in the skills", *filter(None, (more, ties))])
         said = [
-            "Intervals include uncertainty in the skills only; with few comparisons they are too "
-            f"narrow. Hyperparameters were fixed at: {listed}."
+            f"Intervals include uncertainty {known}, and none in the prior scales; with few "
+            f"comparisons they are too narrow. Estimates: {listed}."
         ]
     if data.times is not None and "lengthscale" in params:
         said.append("The length scale of time is a fraction of the observed period.")

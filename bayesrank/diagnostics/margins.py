@@ -19,32 +19,34 @@ from bayesrank.solvers.comparisons.process import rate_name
 
 Array = NDArray[np.float64]
 
+_MOST_DRAWS = 200  # as many as data are made up
 _STEPS = 50  # of Newton's method, which takes a dozen
 
 
 def margins_of_log(
     data: ComparisonData,
     posterior: EPSkills | JudgedSkills,
-    params: Mapping[str, Any],
     number: int,
     seed: int = 0,
 ) -> Callable[[int], Array]:
     """Return a function from the number of a draw to the (K,) margins that judges see.
 
-    Skills, the advantage of the position and each judge's effects are drawn apart from each other:
-    their correlations have little bearing on cycles.
+    Skills are drawn jointly; the advantage of the position and each judge's effects apart from
+    them, as their correlations have little bearing on cycles. `number` draws are made at most.
     """
-    skills = posterior.draws(None, number, np.random.RandomState(seed))
-    categories = _Categories(data, posterior, params)
+    number, count = min(number, _MOST_DRAWS), len(data.category_names)
+    shares = [None] if count < 2 else np.eye(count)
+    skills = np.stack(
+        [posterior.draws(each, number, np.random.RandomState(seed))[:number] for each in shares], 1
+    )
+    at = np.zeros(data.num_comparisons, int) if count < 2 else data.categories
     winner, loser = data.comparisons.T
     mean, sd = posterior.effects().position_effect or (0.0, 0.0)
     own = posterior.judges
     wide = np.sqrt(own.log_reliability_variance), np.sqrt(own.bias_variance)
 
     def margins(draw: int) -> Array:
-        noise = np.random.default_rng([seed, draw])
-        seen = categories.skills(skills[draw], noise)
-        at = np.zeros(len(winner), int) if len(seen) == 1 else data.categories
+        noise, seen = np.random.default_rng([seed, draw]), skills[draw % number]
         margin = seen[at, winner] - seen[at, loser]
         if data.judges is not None:
             factor = np.exp(own.log_reliability + wide[0] * noise.standard_normal(len(wide[0])))
@@ -57,30 +59,6 @@ def margins_of_log(
         return margin
 
     return margins
-
-
-class _Categories:
-    """Skills in each category by overall ones, (C, n); without categories, these alone.
-
-    One moves with the overall skill by a share k, and has a variance ``category_scale^2 k``.
-    """
-
-    def __init__(self, data: ComparisonData, posterior: Any, params: Mapping[str, Any]) -> None:
-        count, self._any = len(data.category_names), len(data.category_names) > 1
-        if self._any:
-            self._overall, sd = posterior.skills()
-            found = [posterior.skills(category) for category in range(count)]
-            self._mean, own = (np.array(each) for each in zip(*found, strict=True))
-            wide = float(params["category_scale"]) ** 2
-            self._share = (np.sqrt(wide**2 + 4.0 * (sd * own) ** 2) - wide) / (2.0 * sd**2)
-            self._sd = np.sqrt(wide * self._share)
-
-    def skills(self, overall: Array, noise: np.random.Generator) -> Array:
-        """Skills at a draw of overall ones, shape (C, n)."""
-        if not self._any:
-            return overall[None]
-        own = self._sd * noise.standard_normal(self._sd.shape)
-        return self._mean + self._share * (overall - self._overall) + own
 
 
 def margins_in_time(

@@ -1,13 +1,14 @@
 """`ArenaRanker`: skills from a log of comparisons, with its judges, positions and categories."""
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
+from bayesrank._validate import check_choice
 from bayesrank.estimators.base import ScaleChoice
 from bayesrank.estimators.columns import numbers_of, read_pairs
 from bayesrank.estimators.effects import Effect, effects_of, judges_of, sentences_on
@@ -47,11 +48,18 @@ class ArenaRanker(StoredLogRanker, NamedRanker):
         learns the rest.
     num_samples, random_state
         As for `bayesrank.PairwiseRanker`.
+    overall : {"average", "unseen"}, default "average"
+        What the skills of no category are, if there are categories. "average" is the average over
+        the categories of the log, weighted by their comparisons. "unseen" is what is expected in a
+        category that the log does not have; more comparisons in the same categories hardly narrow
+        its intervals.
 
     Attributes
     ----------
     names_, judge_names_, category_names_ : list
         Names of items, judges and categories.
+    category_shares_ : ndarray
+        Share of the comparisons in each category.
     result_ : bayesrank.infer.IntegratedEPResult or bayesrank.solvers.comparisons.ArenaFit
         The posterior, with the scales averaged over or not; also as `result`.
     hyperparameters_ : str
@@ -92,8 +100,10 @@ class ArenaRanker(StoredLogRanker, NamedRanker):
         hyperparameters: ScaleChoice = "integrate",
         num_samples: int = 2000,
         random_state: int | np.random.RandomState | None = 0,
+        overall: Literal["average", "unseen"] = "average",
     ) -> None:
         self.items = items
+        self.overall = overall
         self.hyperparameters = hyperparameters
         self.num_samples = num_samples
         self.random_state = random_state
@@ -147,12 +157,16 @@ class ArenaRanker(StoredLogRanker, NamedRanker):
                 "comparisons has orders, features of items or times, which this model does not "
                 "take; use OrderRanker or PairwiseRanker"
             )
+        check_choice(self.overall, "overall", "average", "unseen")
         skills = Independent(log.num_items)
         self._keep(fit_log(log, skills, self._settings(), callback), {})
         self.names_ = list(log.names)
         self.judge_names_ = list(log.judge_names)
         # One category alone cannot be told from the overall skill.
         self.category_names_ = list(log.category_names) if len(log.category_names) > 1 else []
+        within = np.zeros(log.num_comparisons, int) if log.categories is None else log.categories
+        counts = np.bincount(within, log.weights, len(self.category_names_))
+        self.category_shares_ = counts / counts.sum()
         self.position_label_ = log.position_label or "being shown first"
         self._count(log)
         judged = np.zeros(log.num_comparisons, int) if log.judges is None else log.judges
@@ -165,15 +179,14 @@ class ArenaRanker(StoredLogRanker, NamedRanker):
         Parameters
         ----------
         category : hashable, optional
-            A category; without it, of the overall skills.
+            A category; without it, of the overall skills. Draws of categories are joint.
 
         Returns
         -------
         ndarray of shape (num_samples, n)
             Their averages are the posterior means.
         """
-        self._posterior()
-        return self._draws(self._category(category))
+        return self._draws(self._shares(category))
 
     def rank(
         self,
@@ -182,21 +195,20 @@ class ArenaRanker(StoredLogRanker, NamedRanker):
         category: Hashable | None = None,
         level: float = 0.9,
         k: int | None = None,
+        anchor: Hashable | None = None,
     ) -> RankSummary:
         """Rank the items, with uncertainty.
 
         Parameters
         ----------
-        names, level, k
+        names, level, k, anchor
             As for `bayesrank.PairwiseRanker.rank`.
         category : hashable, optional
             A category, to rank by the skills in it.
         """
-        if category is None:
-            return super().rank(names, level=level, k=k)
-        draws = self.samples(category)
-        own = float(self.params_["category_scale"])
-        return self._ranked(draws, None, names, level, k, own)
+        self._posterior()
+        records = self.records_ if category is None else None
+        return self._ranked(self._shares(category), records, names, level, k, anchor)
 
     def predict(
         self, items: Sequence[Hashable] | None = None, *, category: Hashable | None = None
@@ -215,7 +227,7 @@ class ArenaRanker(StoredLogRanker, NamedRanker):
         NotFittedError, ValueError
             If `fit` has not been called; if an item or a category is not known.
         """
-        mean, sd = self._posterior().skills(self._category(category))
+        mean, sd = self._posterior().skills(self._shares(category))
         at = self._numbers(items, "name an item of fit")
         return mean[at], sd[at]
 
@@ -268,7 +280,7 @@ class ArenaRanker(StoredLogRanker, NamedRanker):
         named = read_pairs(pairs, "pairs")
         first, second = numbers_of(named, self.names_, "name an item of fit", "pairs").T
         number = None if judge is None else self._number(judge, self.judge_names_, "judge")
-        asked = Asked(first, second, position, self._category(category), number)
+        asked = Asked(first, second, position, self._shares(category), number)
         return self._chance(posterior.chances(asked), outcome)
 
     def effects(self, level: float = 0.9) -> list[Effect]:
@@ -345,9 +357,14 @@ class ArenaRanker(StoredLogRanker, NamedRanker):
         draws = np.tile(fit.mean, (self.num_samples, 1))
         covariance = fit.covariance[np.ix_(~known, ~known)]
         draws[:, ~known] = drawn(fit.mean[~known], covariance, self.num_samples, random)
-        named: dict[str, Any] = {"f": (("item",), draws[:, :n])}
+        skills, *within = np.split(
+            draws[:, : n * (1 + fit.num_categories)], 1 + fit.num_categories, 1
+        )
+        named: dict[str, Any] = {"f": (("item",), skills)}
+        if within:
+            named["category_skill"] = (("category", "item"), np.stack(within, axis=1))
         if fit.with_position:
-            named["position_effect"] = ((), draws[:, n])
+            named["position_effect"] = ((), draws[:, n * (1 + fit.num_categories)])
         if fit.with_ties:
             named["tie_width"] = ((), np.exp(draws[:, -1]))
         judged: dict[str, Any] = {"reliability": np.exp(fit.log_reliability), "bias": fit.bias}
@@ -364,8 +381,9 @@ class ArenaRanker(StoredLogRanker, NamedRanker):
             raise ValueError(f"{what} {name!r} was not in fit; choose one of {names[:5]!r}")
         return names.index(name)
 
-    def _category(self, category: Hashable | None) -> int | None:
-        """Number of a category, if one is named."""
-        return (
-            None if category is None else self._number(category, self.category_names_, "category")
-        )
+    def _shares(self, category: Hashable | None = None) -> Array | None:
+        """Shares of categories: all of one that is named, or those of the overall skills."""
+        if category is not None:
+            own = self._number(category, self.category_names_, "category")
+            return np.eye(len(self.category_names_))[own]
+        return self.category_shares_ if self.category_names_ and self.overall == "average" else None

@@ -13,6 +13,7 @@ from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from bayesrank._names import meant
 from bayesrank._process import enter_jax
 from bayesrank._tables import column_names
 from bayesrank._validate import check_choice, check_count
@@ -30,6 +31,7 @@ from bayesrank.ranking import (
     RankSummary,
     connected_components,
     count_records,
+    skill_columns,
     summarize,
 )
 from bayesrank.solvers.comparisons.posterior import OUTCOMES
@@ -41,6 +43,7 @@ Callback = Callable[[int, float], None] | None
 
 _NO_FEATURES: dict[str, Any] = dict.fromkeys(("feature_mean_", "feature_scale_", "laplacian_"))
 _MOST_MEASURED = 1000  # items whose likeness before any comparison is averaged
+_MOST_NUMBERS = 20_000_000  # in covariances of a mixture: beyond, a ranking goes by draws alone
 
 
 class SkillRanker(EPEstimator):
@@ -65,7 +68,12 @@ class SkillRanker(EPEstimator):
     feature_scale_: Any = None
 
     def rank(
-        self, names: Sequence[object] | None = None, *, level: float = 0.9, k: int | None = None
+        self,
+        names: Sequence[object] | None = None,
+        *,
+        level: float = 0.9,
+        k: int | None = None,
+        anchor: Hashable | None = None,
     ) -> RankSummary:
         """Rank the items of `fit`, with uncertainty.
 
@@ -81,6 +89,9 @@ class SkillRanker(EPEstimator):
             Probability of the intervals of skills and ranks.
         k : int, optional
             Report the probability of being among the best `k`; 3 if not given.
+        anchor : hashable, optional
+            An item of `fit` from which skills are measured, in place of the average: intervals are
+            those of differences to it.
 
         Returns
         -------
@@ -92,46 +103,64 @@ class SkillRanker(EPEstimator):
         NotFittedError, ValueError
             If `fit` has not been called; if an argument does not fit.
         """
-        draws = self.samples()
-        known = self.posterior_.joint()[1] if draws.shape[1] <= _MOST_MEASURED else None
-        return self._ranked(draws, self.records_, names, level, k, covariance=known)
+        self._posterior()
+        return self._ranked(self._shares(), self.records_, names, level, k, anchor)
+
+    def _shares(self) -> Array | None:
+        """Shares of the categories that skills are averaged over, if there are any."""
+        return None
 
     def _ranked(
         self,
-        draws: Array,
+        shares: Array | None,
         records: ItemRecords | None,
         names: Sequence[object] | None,
         level: float,
         k: int | None,
-        category_scale: float = 0.0,
-        covariance: Array | None = None,
+        anchor: Hashable | None,
     ) -> RankSummary:
-        """Rank by draws from each component's average; `covariance` gives exact deviations."""
-        found = self.components_
-        components = np.zeros(draws.shape[1], np.int64) if found is None else found
-        prior_sd, sd = np.zeros((2, draws.shape[1]))
-        for number in range(components.max() + 1):
-            inside = components == number
-            draws[:, inside] -= draws[:, inside].mean(axis=1, keepdims=True)
-            prior_sd[inside] = self._prior_sd(inside, category_scale)
-            sd[inside] = draws[:, inside].std(axis=0)
-            if covariance is not None:
-                own = covariance[np.ix_(inside, inside)]
-                variance = np.diagonal(own) - 2.0 * own.mean(axis=1) + own.mean()
-                sd[inside] = np.sqrt(np.maximum(variance, 0.0))
-        names = self._names() if names is None else names
-        beside = {"records": records, "components": components, "prior_sd": prior_sd, "sd": sd}
-        return summarize(draws, names, level=level, k=k, **beside)
+        """Rank by skills from the average of each component; show them from an anchor's."""
+        draws, found, known = self._draws(shares), self.components_, self._names()
+        n = draws.shape[1]
+        components = np.zeros(n, np.int64) if found is None else found
+        averages = 1.0 * (components == np.arange(components.max() + 1)[:, None])
+        averages /= averages.sum(axis=1, keepdims=True)
+        own = 0.0 if shares is None else float(shares @ shares)
+        prior_sd = np.array([self._prior_sd(row > 0.0, own) for row in averages])
+        posterior = self.posterior_.mixture(shares, _MOST_NUMBERS)
+        summary = summarize(
+            draws - (draws @ averages.T)[:, components],
+            known if names is None else names,
+            level=level,
+            k=k,
+            records=records,
+            components=components,
+            prior_sd=prior_sd[components],
+            posterior=posterior and posterior.relative(averages, components),
+        )
+        if anchor is None:
+            return summary
+        every = list(range(n) if known is None else known)
+        if anchor not in every:
+            raise ValueError(f"anchor is {anchor!r}; {meant(anchor, every, 'name an item of fit')}")
+        at = every.index(anchor)
+        posterior = posterior and posterior.relative(np.eye(n)[[at]], np.zeros(n, int))
+        skills = skill_columns(draws - draws[:, [at]], posterior, level)
+        return replace(summary, **{name: v[summary.indices] for name, v in skills.items()})
 
-    def _prior_sd(self, inside: NDArray[np.bool_], category_scale: float) -> float:
-        """Standard deviation of skills about the average of some, before any comparison."""
+    def _prior_sd(self, inside: NDArray[np.bool_], within: float) -> float:
+        """Standard deviation of skills about the average of some, before any comparison.
+
+        `within` is how much of the variance of what categories add is in these skills.
+        """
         params = {name: np.asarray(value) for name, value in self.params_.items()}
         if "amplitude" in params:
             items = np.asarray(self.result.model_args[0])[inside][:_MOST_MEASURED]
             items = items / params["lengthscale"]
             shared = np.exp(-0.5 * cdist(items, items, "sqeuclidean")).mean()
             return float(params["amplitude"] * np.sqrt(1.0 - shared))
-        own = params["scale"] ** 2 + params.get("drift", 0.0) ** 2 + category_scale**2
+        own = params["scale"] ** 2 + params.get("drift", 0.0) ** 2
+        own += within * params.get("category_scale", 0.0) ** 2
         return float(np.sqrt(own * (1.0 - 1.0 / inside.sum())))
 
     def _count(self, data: ComparisonData) -> None:
@@ -157,14 +186,14 @@ class SkillRanker(EPEstimator):
         NotFittedError
             If `fit` has not been called.
         """
-        return self._draws(None)
+        return self._draws(self._shares())
 
-    def _draws(self, category: int | None) -> Array:
-        """Draws of skills, overall or in a category, moved to the means known without chance."""
+    def _draws(self, shares: Array | None) -> Array:
+        """Draws of skills by shares of categories, moved to the means known without chance."""
         posterior = self._posterior()
         random = check_random_state(self.random_state)
-        draws = posterior.draws(category, self.num_samples, random)
-        return draws + (posterior.skills(category)[0] - draws.mean(axis=0, dtype=np.float64))
+        draws = posterior.draws(shares, self.num_samples, random)
+        return draws + (posterior.skills(shares)[0] - draws.mean(axis=0, dtype=np.float64))
 
     def _posterior(self) -> Any:
         enter_jax()
@@ -258,7 +287,8 @@ class SkillRanker(EPEstimator):
             return np.array(kept, np.intp).reshape(-1, 2)
         with jax.enable_x64(True):
             width = self.params_.get("tie_width") if again else None
-            beliefs = Beliefs(*self.posterior_.joint(), noise, width)
+            skills: Any = self.posterior_.mixture(self._shares())
+            beliefs = Beliefs(skills.moments()[0], skills.covariance(), noise, width)
             choose = best_pairs if n == 1 else best_batch
             chosen, gains = choose(bald, beliefs, n, candidates=pairs, exclude=compared)
             possible = np.asarray(gains) > -np.inf
@@ -294,6 +324,35 @@ class NamedRanker(StoredRanker, SkillRanker):
             If `fit` has not been called; if an argument does not fit.
         """
         return self._named_questions(n, candidates, again=True)
+
+    def prob_better(self, pairs: Any) -> Array:
+        """Probability that the skill of the first item of each pair is higher.
+
+        It is without the noise of a comparison, which `predict_proba` has.
+
+        Parameters
+        ----------
+        pairs : table, or array-like of shape (P, 2)
+            Names of items.
+
+        Returns
+        -------
+        ndarray of shape (P,)
+            One half for an item with itself. Without chance, but for very many items, where it is a
+            share of the draws.
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            If `fit` has not been called; if a name is not known.
+        """
+        posterior = self._posterior().mixture(self._shares(), _MOST_NUMBERS)
+        named = read_pairs(pairs, "pairs")
+        first, second = numbers_of(named, self.names_, "name an item of fit", "pairs").T
+        if posterior is not None:
+            return posterior.better(first, second)
+        gaps = self.samples()[:, first] - self.samples()[:, second]
+        return np.mean(gaps > 0, axis=0) + 0.5 * np.mean(gaps == 0, axis=0)
 
     def _named_questions(
         self, n: int, candidates: Any, again: bool

@@ -38,13 +38,14 @@ _AXES = {
 _DRAWN = {"draws", "hyperparameters", "log_proposals"}
 _SCALES = ("feature_mean_", "feature_scale_", "laplacian_")
 _NAMES = ("names_", "judge_names_", "category_names_")
-_LEARNED = ("position_label_", "components_", "num_judged_", "hyperparameters_")
+_LEARNED = (
+    *("position_label_", "components_", "num_judged_", "hyperparameters_"),
+    "category_shares_",
+)
 _VARIANCES = ("bias_variance", "log_reliability_variance")
 _FIT_AXES = {
     "mean": "m",
     "covariance": "mm",
-    "category_skills": "cn",
-    "category_covariance": "cmm",
     "log_reliability": "j",
     "log_reliability_variance": "j",
 }
@@ -207,15 +208,14 @@ def _refuse_what_overflows(ranker: Any) -> None:
 
 def _check_fit(fit: ArenaFit, num_categories: int) -> None:
     arrays = fit._asdict()
-    sizes = {"m": fit.num_items + fit.with_position + fit.with_ties, "n": fit.num_items}
-    check_axes(arrays, _FIT_AXES, sizes | {"c": num_categories})
+    if fit.num_categories != num_categories:
+        raise ValueError("names and skills of categories are not as many")
+    size = fit.num_items * (1 + num_categories) + fit.with_position + fit.with_ties
+    check_axes(arrays, _FIT_AXES, {"m": size})
     # The log tie width comes last, and may be given: then nothing of it is uncertain.
     given = fit.with_ties and not np.any(fit.covariance[-1]) and not np.any(fit.covariance[:, -1])
-    free = slice(sizes["m"] - given)
-    joint = {"covariance": fit.covariance[free, free]}
-    if fit.category_covariance is not None:
-        joint["category_covariance"] = fit.category_covariance[:, free, free]
-    check_covariances(joint, *joint)
+    free = slice(size - given)
+    check_covariances({"covariance": fit.covariance[free, free]}, "covariance")
     for name, scale in fit.scales.items():
         _check_param(name, scale)
     if not all((arrays[name] >= 0.0).all() for name in _VARIANCES):

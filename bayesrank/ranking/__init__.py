@@ -9,6 +9,7 @@ the expectation under random tie-breaking: two items tied for first have rank 1.
 draw and half a chance of being best. Nothing depends on the order in which items are listed.
 """
 
+from bayesrank.ranking._mixture import SkillMixture
 from bayesrank.ranking._observed import ItemRecords, connected_components, count_records
 from bayesrank.ranking._pairwise import pairwise_probability
 from bayesrank.ranking._ranks import (
@@ -19,7 +20,7 @@ from bayesrank.ranking._ranks import (
     rank_interval,
     rank_samples,
 )
-from bayesrank.ranking._summary import RankSummary, summarize
+from bayesrank.ranking._summary import RankSummary, skill_columns, summarize
 from bayesrank.ranking._tiers import (
     comparisons_needed,
     is_provisional,
@@ -30,6 +31,7 @@ from bayesrank.ranking._tiers import (
 __all__ = [
     "ItemRecords",
     "RankSummary",
+    "SkillMixture",
     "comparisons_needed",
     "connected_components",
     "count_records",
@@ -42,6 +44,7 @@ __all__ = [
     "rank_distribution",
     "rank_interval",
     "rank_samples",
+    "skill_columns",
     "summarize",
     "tiers",
 ]

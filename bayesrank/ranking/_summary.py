@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from bayesrank._names import check_names
 from bayesrank._validate import check_level
+from bayesrank.ranking._mixture import SkillMixture
 from bayesrank.ranking._observed import ItemRecords
 from bayesrank.ranking._ranks import (
     Array,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _MAX_ROWS = 40
+_ALIKE = 1e-4  # of the largest spread of a skill; fits leave differences below
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,11 @@ class RankSummary:
     rank_lower, rank_upper
         Equal-tailed credible interval of the rank, see `rank_interval`.
     tier
-        Items of one tier are statistically tied with its first one, see `tiers`; 0 if provisional.
+        Items of one tier are statistically tied with its first one, see `tiers`; 0 if provisional,
+        but for the first item.
     provisional
-        Whether comparisons say little of the item, see `is_provisional`.
+        Whether comparisons say little of the item: most of the prior variance of its skill is left
+        (`is_provisional`), and its rank interval holds more than half of the ranks.
     component
         0 for the items of the largest component, and so on; all 0 where none were given.
     records
@@ -134,7 +138,7 @@ def summarize(
     records: ItemRecords | None = None,
     components: ArrayLike | None = None,
     prior_sd: ArrayLike | None = None,
-    sd: ArrayLike | None = None,
+    posterior: SkillMixture | None = None,
 ) -> RankSummary:
     """Summarise posterior draws of skill as a ranking with uncertainty.
 
@@ -147,7 +151,7 @@ def summarize(
     level
         Probability of the skill and rank intervals, strictly between 0 and 1.
     k
-        Report the probability of being among the best ``k``; 3 if not given (``n`` if smaller).
+        Report the probability of being among the best ``k``; 3 if not given.
     records
         Comparisons won, lost and tied, of `count_records`, to be shown beside the ranking.
     components
@@ -156,8 +160,10 @@ def summarize(
     prior_sd
         Standard deviations of the skills before any comparison, shape ``(n,)`` or one for all, by
         which items are provisional; by default no item is, unless it is alone in its component.
-    sd
-        Posterior standard deviations of the skills, shape ``(n,)``; by default those of `samples`.
+    posterior
+        The mixture of Gaussians that `samples` come from. It says without draws how well skills
+        are known and which of two items is better, and which items have the same evidence: their
+        ranks are the same, too.
 
     Returns
     -------
@@ -173,38 +179,42 @@ def summarize(
     array = check_samples(samples)
     n = array.shape[1]
     level = check_level(level)
-    k = check_k(min(3, n) if k is None else k, n)
+    k = 3 if k is None else check_k(k, n)
     labels = check_names(names, n)
     component = _check_components(components, n)
     if records is not None and len(records.wins) != n:
         raise ValueError(f"records are of {len(records.wins)} items, and samples of {n}")
-    mean = array.mean(axis=0, dtype=np.float64)
-    spread = np.array(array.std(axis=0, dtype=np.float64) if sd is None else sd, np.float64)
-    alone = np.bincount(component)[component] == 1
-    unsure = alone | is_provisional(spread, np.inf if prior_sd is None else prior_sd)
+    spread = array.std(axis=0, dtype=np.float64) if posterior is None else posterior.moments()[1]
+    open_ = is_provisional(spread, np.inf if prior_sd is None else prior_sd)
     parts = []
     for number in range(component.max() + 1):
         inside = np.flatnonzero(component == number)
         order = inside[by_mean(array[:, inside])]
-        parts.append({"indices": order, **_ranked(array[:, order], unsure[order], level, k)})
+        own = None if posterior is None else posterior.of(order)
+        ranked = _ranked(array[:, order], own, open_[order], level, k)
+        parts.append({"indices": order, **ranked})
     columns: dict[str, Any] = {
         name: np.concatenate([part[name] for part in parts]) for name in parts[0]
     }
     order = columns["indices"]
-    lower, upper = equal_tailed(array, array, level)
     return RankSummary(
         **columns,
+        **{name: each[order] for name, each in skill_columns(array, posterior, level).items()},
         names=[labels[i] for i in order],
-        mean=mean[order],
-        sd=spread[order],
-        skill_lower=lower[order],
-        skill_upper=upper[order],
-        provisional=unsure[order],
         component=component[order],
         records=None if records is None else ItemRecords(*(each[order] for each in records)),
         level=level,
         k=k,
     )
+
+
+def skill_columns(samples: Array, posterior: SkillMixture | None, level: float) -> dict[str, Array]:
+    """Moments and intervals of skills, without draws where the mixture says them."""
+    mean, spread = (each(axis=0, dtype=np.float64) for each in (samples.mean, samples.std))
+    lower, upper = equal_tailed(samples, samples, level)
+    if posterior is not None:
+        (mean, spread), (lower, upper) = posterior.moments(), posterior.interval(level)
+    return {"mean": mean, "sd": spread, "skill_lower": lower, "skill_upper": upper}
 
 
 def _check_components(components: ArrayLike | None, n: int) -> Array:
@@ -219,17 +229,43 @@ def _check_components(components: ArrayLike | None, n: int) -> Array:
     return component
 
 
-def _ranked(samples: Array, provisional: Array, level: float, k: int) -> dict[str, Array]:
+def _ranked(
+    samples: Array, posterior: SkillMixture | None, open_: Array, level: float, k: int
+) -> dict[str, Array]:
     """Summary of items that are ranked together; the first column is the best."""
     low, high = rank_bounds(samples)
-    lower, upper = equal_tailed(low, high, level)
-    return {
-        "rank": np.arange(1, samples.shape[1] + 1),
+    lower, upper = (each.astype(np.int64) for each in equal_tailed(low, high, level))
+    chances = {
         "prob_best": top_k_share(low, high, 1),
         "prob_top_k": top_k_share(low, high, k),
-        "prob_better_than_next": prob_better_than_next(samples),
         "expected_rank": mean_rank(low, high),
-        "rank_lower": lower.astype(np.int64),
-        "rank_upper": upper.astype(np.int64),
-        "tier": tiers(samples, level, provisional=provisional),
     }
+    better = prob_better_than_next(samples)
+    n = samples.shape[1]
+    if posterior is not None:
+        better[:-1] = posterior.better(np.arange(n - 1), np.arange(1, n))
+        for same in _alike(posterior):
+            best, worst = (each[:, same].reshape(-1, 1) for each in (low, high))
+            lower[same], upper[same] = equal_tailed(best, worst, level)
+            for each in chances.values():
+                each[same] = each[same].mean()
+        if n == 2:
+            chances["prob_best"][:] = better[0], 1.0 - better[0]
+    provisional = (open_ & (2 * (upper - lower + 1) > n)) | (n == 1)
+    return {
+        **chances,
+        "rank": np.arange(1, n + 1),
+        "prob_better_than_next": better,
+        "rank_lower": lower,
+        "rank_upper": upper,
+        "provisional": provisional,
+        "tier": tiers(samples, level, provisional=provisional, posterior=posterior),
+    }
+
+
+def _alike(posterior: SkillMixture) -> list[Array]:
+    """Items in a row that have the same evidence, as their moments show: two or more a group."""
+    moments = np.stack(posterior.moments())
+    apart = (np.abs(np.diff(moments)) > _ALIKE * moments[1].max()).any(axis=0)
+    groups = np.split(np.arange(moments.shape[1]), np.flatnonzero(apart) + 1)
+    return [group for group in groups if len(group) > 1]

@@ -7,24 +7,34 @@ Tiers follow the order of mean skill. An item is tied with the first item of a t
   items enter that set by falling probability of being the best.
 
 The first rule looks at each item alone; the second allows for there being many of them. A tier ends
-before the first item that is not tied, which begins the next one. Provisional items, of which the
-comparisons say little, are in no tier: they are tied with nearly everybody.
+before the first item that is not tied, which begins the next one. Tiers are honest one by one: an
+item of a lower tier is worse than the first of the tier before it with the stated probability, and
+that no item of a lower tier is better is less probable. Provisional items, of which the comparisons
+say little, are in no tier, as they are tied with nearly everybody; only the first item always leads
+the first one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtri
 
 from bayesrank._validate import check_level
+from bayesrank.ranking._mixture import SkillMixture
 from bayesrank.ranking._ranks import Array, by_mean, check_samples
 
 _ROUNDING = 1e-9
 _LEFT = 0.75
+_SIMULATED, _BEYOND = 400, 1e9
 
 
-def tiers(samples: ArrayLike, level: float = 0.9, *, provisional: ArrayLike | None = None) -> Array:
+def tiers(
+    samples: ArrayLike,
+    level: float = 0.9,
+    *,
+    provisional: ArrayLike | None = None,
+    posterior: SkillMixture | None = None,
+) -> Array:
     """Put neighbours in the ranking that are statistically tied into one tier.
 
     Parameters
@@ -34,13 +44,15 @@ def tiers(samples: ArrayLike, level: float = 0.9, *, provisional: ArrayLike | No
     level
         Probability that one item is better than another from which on they are separated.
     provisional
-        Items that are left out, bool of shape ``(n,)``; by default none.
+        Items that are left out unless they lead, bool of shape ``(n,)``; by default none.
+    posterior
+        The mixture that `samples` come from, which says exactly who is better than whom.
 
     Returns
     -------
     Array
-        Tier of each item, from 1 on, shape ``(n,)``; 0 of provisional ones. The first item of a
-        tier is the one of the highest mean skill among those that are in no earlier tier.
+        Tier of each item, from 1 on, shape ``(n,)``; 0 of provisional ones but the first. The first
+        item of a tier is the one of the highest mean skill among those in no earlier tier.
 
     Raises
     ------
@@ -59,23 +71,24 @@ def tiers(samples: ArrayLike, level: float = 0.9, *, provisional: ArrayLike | No
     if out.shape != (n,):
         raise ValueError(f"provisional has shape {out.shape}; there are {n} items")
     order = by_mean(array)
-    left = order[~out[order]]
+    left = order[~out[order] | (order == order[0])]
     tier = np.zeros(n, np.int64)
     number = 0
     while left.size:
         number += 1
-        tied = _tied_with_first(array[:, left], level)
+        better = None if posterior is None else posterior.better(left[0], left)
+        tied = _tied_with_first(array[:, left], better, level)
         end = left.size if tied.all() else int(np.argmin(tied))
         tier[left[:end]] = number
         left = left[end:]
     return tier
 
 
-def _tied_with_first(skills: Array, level: float) -> Array:
+def _tied_with_first(skills: Array, better: Array | None, level: float) -> Array:
     """Which columns are not separated from the first one, shape ``(n,)``."""
     first = skills[:, :1]
-    better = np.mean(first > skills, axis=0) + 0.5 * np.mean(first == skills, axis=0)
-    inside = better < level - _ROUNDING
+    drawn = np.mean(first > skills, axis=0) + 0.5 * np.mean(first == skills, axis=0)
+    inside = (drawn if better is None else better) < level - _ROUNDING
     inside[0] = True
     best = _share_of_best(skills)
     falling = np.argsort(-best, kind="stable")
@@ -121,7 +134,7 @@ def prob_better_than_next(samples: ArrayLike) -> Array:
 
 
 def is_provisional(sd: ArrayLike, prior_sd: ArrayLike) -> Array:
-    """Whether little is known of each item: most of its prior variance is left.
+    """Whether most of the prior variance of each item's skill is left.
 
     Parameters
     ----------
@@ -139,14 +152,19 @@ def is_provisional(sd: ArrayLike, prior_sd: ArrayLike) -> Array:
 
 
 def comparisons_needed(
-    samples: ArrayLike, chance: Callable[[float], float], *, level: float = 0.9
-) -> float:
-    r"""Roughly how many more comparisons would separate the first item from those of its tier.
+    samples: ArrayLike,
+    chance: Callable[[float], float],
+    *,
+    level: float = 0.9,
+    powers: Sequence[float] = (0.5, 0.8),
+) -> tuple[float, ...]:
+    r"""How many more comparisons leave the first item alone in its tier, with some probabilities.
 
-    The rule supposes that skills differ by what is estimated now. A comparison of two items whose
-    skills differ by :math:`d` has the information :math:`p'(d)^2 / (p(d) (1 - p(d)))`, with
-    :math:`p(d)` the better one's chance to win. They are separated when the standard deviation of
-    the difference is no larger than :math:`d / \Phi^{-1}(level)`.
+    Skills are supposed to differ by what is estimated now. A comparison of two items whose skills
+    differ by :math:`d` has the information :math:`I = p'(d)^2 / (p(d) (1 - p(d)))`, with
+    :math:`p(d)` the better one's chance to win. The first item meets each other one in proportion
+    to :math:`1 / (d^2 I)`. What would be estimated then is simulated for all of them together, and
+    counts if the first item is the best with probability `level`.
 
     Parameters
     ----------
@@ -156,28 +174,56 @@ def comparisons_needed(
     chance
         Chance that an item wins against another, by how much its skill is higher.
     level
-        Probability that one item is better than another from which on they are separated.
+        Probability of being the best from which on an item is alone in its tier.
+    powers
+        Probabilities with which the comparisons are to suffice.
 
     Returns
     -------
-    float
-        Number of comparisons of the first item with others, added up over these; infinite where
-        one of them is estimated to be as good as the first.
+    tuple of float
+        Number of comparisons of the first item with others, added up over these, for each of
+        `powers`; infinite where one of them is estimated to be as good as the first, or beyond a
+        billion.
 
     Raises
     ------
     ValueError
-        If ``samples`` is not a finite ``(draws, n)`` array or ``level`` is out of range.
+        If ``samples`` is not a finite ``(draws, k)`` array or ``level`` is out of range.
     """
-    array, quantile = check_samples(samples), float(ndtri(check_level(level)))
-    differences = array[:, :1] - array[:, 1:]
-    total, step = 0.0, 1e-4
-    for d, sd in zip(differences.mean(axis=0), differences.std(axis=0), strict=True):
-        if d <= 0.0:
+    array, level = check_samples(samples), check_level(level)
+    gaps = array[:, :1] - array[:, 1:]
+    mean, step = gaps.mean(axis=0), 1e-4
+    if (mean <= 0.0).any():
+        return (np.inf,) * len(powers)
+    win, up, down = (np.array([chance(d + s) for d in mean]) for s in (0.0, step, -step))
+    information = ((up - down) / (2.0 * step)) ** 2 / (win * (1.0 - win))
+    share = 1.0 / (mean**2 * information)
+    share /= share.sum()
+    before = np.linalg.inv(np.atleast_2d(np.cov(gaps.T)) + 1e-12 * np.eye(len(mean)))
+    to_come, to_judge = np.random.default_rng(0).standard_normal((2, _SIMULATED, len(mean)))
+
+    def power(number: float) -> float:
+        told = number * share * information
+        after = np.linalg.inv(before + np.diag(told))
+        estimates = mean + (to_come * np.sqrt(told)) @ after
+        noise = to_judge @ np.linalg.cholesky(after).T
+        ahead = [(noise > -estimate).all(axis=1).mean() >= level for estimate in estimates]
+        return float(np.mean(ahead))
+
+    return tuple(_least(power, wanted) for wanted in powers)
+
+
+def _least(power: Callable[[float], float], wanted: float) -> float:
+    """The least number, to a hundredth of it, that has the power wanted."""
+    if power(0.0) >= wanted:
+        return 0.0
+    high = 1.0
+    while power(high) < wanted:
+        high *= 2.0
+        if high > _BEYOND:
             return np.inf
-        if sd * quantile <= d:
-            continue
-        p = chance(float(d))
-        slope = (chance(float(d) + step) - chance(float(d) - step)) / (2.0 * step)
-        total += ((quantile / d) ** 2 - 1.0 / sd**2) * p * (1.0 - p) / slope**2
-    return float(total)
+    low = high / 2.0
+    while high > 1.01 * low:
+        middle = float(np.sqrt(low * high))
+        low, high = (low, middle) if power(middle) >= wanted else (middle, high)
+    return high

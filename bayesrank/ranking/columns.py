@@ -15,14 +15,20 @@ if TYPE_CHECKING:
 
 
 class EloScale(NamedTuple):
-    """Elo points: those of a unit of skill, and those of the average item."""
+    """Elo points: those of a unit of skill, and those of the average item or of an anchor."""
 
     per_skill: float
-    average: float = 1500.0
+    origin: float = 1500.0
+    anchor: str = ""  #: the item from which skills are measured, if it is not the average
+
+    @property
+    def meaning(self) -> str:
+        """Who has the points of the origin."""
+        return f"{shown(self.anchor) if self.anchor else 'average item'} {self.origin:.0f}"
 
     def of(self, skill: Any) -> Any:
         """Points of skills."""
-        return self.average + self.per_skill * skill
+        return self.origin + self.per_skill * skill
 
 
 class RankingColumn(NamedTuple):
@@ -64,7 +70,7 @@ def columns_of(summary: RankSummary, elo: EloScale | None = None) -> list[Rankin
 
 
 def file_columns(summary: RankSummary, elo: EloScale | None = None) -> dict[str, Any]:
-    """Columns of files by name, shape (n,) each; the component and Elo come last."""
+    """Columns of files by name, shape (n,) each, whatever the data; Elo comes last."""
     s = summary
     columns: dict[str, Any] = {"rank": s.rank, "item": s.names}
     columns |= {"skill_mean": s.mean, "skill_sd": s.sd}
@@ -75,8 +81,7 @@ def file_columns(summary: RankSummary, elo: EloScale | None = None) -> dict[str,
     columns |= {"tier": s.tier, "provisional": s.provisional}
     if s.records is not None:
         columns |= s.records._asdict() | {"comparisons": s.records.comparisons}
-    if s.num_components > 1:
-        columns["component"] = s.component + 1
+    columns["component"] = s.component + 1
     if elo is not None:
         skills = {"": s.mean, "_lower": s.skill_lower, "_upper": s.skill_upper}
         columns |= {f"elo{end}": elo.of(skill) for end, skill in skills.items()}
@@ -114,16 +119,22 @@ def _shown_rows(summary: RankSummary, most: int) -> tuple[list[int], int, str]:
 
 
 def percent(share: float) -> str:
-    """Return a share of draws as a percentage; no number of draws makes it 0 or 100."""
+    """Return a probability as a whole percentage, as 2,000 draws know it to 1%."""
+    return f"{whole_percent(share)}%"
+
+
+def exact_percent(share: float) -> str:
+    """Return a probability that is known without draws as a percentage; never 0 or 100."""
     if share < 0.001:
         return "<0.1%"
     return f"{100 * share:.1f}%" if share <= 0.999 else ">99.9%"
 
 
 def whole_percent(share: float) -> str:
-    """Return a share of draws as a whole percentage; no number of draws makes it 0 or 100."""
-    whole = f"{100 * share:.0f}"
-    return {"0": "<1", "100": ">99"}.get(whole, whole)
+    """Return a probability as a whole number of percent, but for 0 and 100."""
+    if share < 0.005:
+        return "<1"
+    return f"{100 * share:.0f}" if share < 0.995 else ">99"
 
 
 def count(number: float) -> str:

@@ -5,12 +5,15 @@ logarithms of both, margins are normal. Quadrature averages over these logarithm
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from bayesrank.solvers.comparisons.judges_result import ArenaFit
+from bayesrank.ranking import SkillMixture
+from bayesrank.solvers.comparisons.judges_result import ArenaFit, skill_rows
 from bayesrank.solvers.comparisons.posterior import (
     ComparisonPosterior,
     Component,
@@ -71,12 +74,13 @@ class JudgedSkills(ComparisonPosterior):
         return Judges(fit.log_reliability, spread, fit.bias, fit.bias_variance)
 
     def components(
-        self, category: int | None = None, judge: int | None = None
+        self, shares: Floats | None = None, judge: int | None = None
     ) -> Iterator[Component]:
         """Gaussians given the tie width and a judge's reliability, by Gauss-Hermite quadrature."""
-        mean, covariance = self._moments(category)
+        fit, rows = self.result, self._rows(shares)
+        mean, covariance = rows @ fit.mean, rows @ (rows @ fit.covariance).T
         if judge is not None:
-            self._add_judge(mean, covariance, judge, category)
+            self._add_judge(mean, covariance, rows, judge)
         own = self.result.num_items + 1  # then come the log tie width and the log reliability
         root = _root(covariance[own:, own:])
         slopes = covariance[:own, own:] @ np.linalg.pinv(root).T
@@ -88,48 +92,50 @@ class JudgedSkills(ComparisonPosterior):
             seen = factors * (mean[:own] + slopes @ t)
             yield Component(weight, params, seen, _AsJudged(left, factors))
 
-    def joint(self) -> tuple[Floats, Floats]:
-        """Means (n,) and covariance (n, n) of overall skills, by the fit."""
-        n = self.result.num_items
-        mean, covariance = self._moments(None)
-        return mean[:n], covariance[:n, :n]
+    def mixture(self, shares: Floats | None = None, most: float = np.inf) -> SkillMixture | None:
+        """The one Gaussian of the fit; None beyond `most` numbers in its covariance."""
+        if self.result.num_items**2 > most:
+            return None
+        return SkillMixture(np.ones(1), *(each[None] for each in self.result.skills(shares)))
 
-    def draws(self, category: int | None, number: int, random: np.random.RandomState) -> Floats:
+    def skills(self, shares: Floats | None = None) -> tuple[Floats, Floats]:
+        """Means and standard deviations by the fit, shape (n,)."""
+        mean, covariance = self.result.skills(shares)
+        return mean, np.sqrt(np.diagonal(covariance))
+
+    def draws(self, shares: Floats | None, number: int, random: np.random.RandomState) -> Floats:
         """Draws of the Gaussian, shape (number, n)."""
-        mean, covariance = self._moments(category)
-        n = self.result.num_items
-        return drawn(mean[:n], covariance[:n, :n], number, random)
+        rows = skill_rows(self.result.num_items, shares, self.result.mean.size)[:, : len(self._all)]
+        normal = random.standard_normal((number, len(self._all)))
+        return rows @ self.result.mean[: len(self._all)] + normal @ (rows @ self._all).T
 
-    def _moments(self, category: int | None) -> tuple[Floats, Floats]:
-        """Moments of n skills, advantage, log tie width, log reliability; known ones have zeros."""
-        fit, n = self.result, self.result.num_items
-        mean, covariance = np.zeros(n + 3), np.zeros((n + 3, n + 3))
-        at = self._reported
-        mean[at], covariance[np.ix_(at, at)] = fit.mean, fit.covariance
-        if category is not None:
-            if fit.category_skills is None or fit.category_covariance is None:
-                raise ValueError("the log had fewer than two categories; leave category out")
-            mean[:n] = fit.category_skills[category]
-            covariance[np.ix_(at, at)] = fit.category_covariance[category]
-        return mean, covariance
+    @cached_property
+    def _all(self) -> NDArray[Any]:
+        """Lower triangular root of the covariance of all skills, overall and of categories."""
+        fit = self.result
+        size = fit.num_items * (1 + fit.num_categories)
+        return np.linalg.cholesky(fit.covariance[:size, :size])
 
-    @property
-    def _reported(self) -> NDArray[np.int64]:
-        """Places of what the fit reports among skills, advantage, log width and reliability."""
-        fit, n = self.result, self.result.num_items
-        return np.array([*range(n), *[n] * fit.with_position, *[n + 1] * fit.with_ties])
+    def _rows(self, shares: Floats | None) -> Any:
+        """Matrix that makes n skills, advantage, log tie width and log reliability of latents.
 
-    def _add_judge(
-        self, mean: Floats, covariance: Floats, judge: int, category: int | None
-    ) -> None:
+        Those that there are not have zeros.
+        """
+        fit = self.result
+        n, size = fit.num_items, fit.mean.size
+        effects = [n] * fit.with_position + [n + 1] * fit.with_ties
+        at = np.arange(size - len(effects), size), np.array(effects, int) - n
+        own = sparse.csr_array((np.ones(len(effects)), at[::-1]), shape=(3, size))
+        return sparse.vstack([skill_rows(n, shares, size), own], "csr")
+
+    def _add_judge(self, mean: Floats, covariance: Floats, rows: Any, judge: int) -> None:
         """Put the judge's own bias into the advantage, and its reliability behind all."""
-        fit, n, at = self.result, self.result.num_items, self._reported
+        fit, n = self.result, self.result.num_items
         own = [n] * (len(fit.bias) > 0) + [n + 2]
-        row = 0 if category is None else 1 + category
         if fit.judge_covariance is not None:
-            for latent, cross in zip(own, fit.judge_covariance[row, :, :, judge], strict=True):
-                covariance[latent, at] += cross
-                covariance[at, latent] += cross
+            for latent, cross in zip(own, fit.judge_covariance[:, :, judge], strict=True):
+                covariance[latent] += rows @ cross
+                covariance[:, latent] += rows @ cross
         mean[n + 2] = fit.log_reliability[judge]
         covariance[n + 2, n + 2] = fit.log_reliability_variance[judge]
         if len(fit.bias):

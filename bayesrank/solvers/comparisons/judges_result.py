@@ -23,13 +23,11 @@ class ArenaFit(NamedTuple):
     Attributes
     ----------
     mean, covariance
-        Of the overall skills, then the position effect and the log tie width if there are any;
-        shapes (m,) and (m, m).
-    num_items
-        How many of these are skills.
-    category_skills, category_covariance
-        Skills in each category (C, n), overall plus own, and their covariance (C, m, m), with what
-        follows the skills in ``mean``. None without categories.
+        Of the N latents: overall skills, what each category adds to them, then the position effect
+        and the log tie width if there are any; shapes (N,) and (N, N).
+    num_items, num_categories
+        Numbers n and C: the first n latents are overall skills, and the next C n those of
+        categories, if there are two or more.
     with_position, with_ties
         Which of the two last there are.
     bias, bias_variance, log_reliability, log_reliability_variance
@@ -37,9 +35,9 @@ class ArenaFit(NamedTuple):
     bias_reliability
         Covariance of each judge's order bias and log reliability, shape (J,).
     judge_covariance
-        Covariances of ``mean``, and of each category's, with each judge's order bias (if any) and
-        log reliability, shape (1 + C, L, m, J). None without judges, or beyond 5 million numbers:
-        then they count as uncorrelated.
+        Covariances of the latents with each judge's order bias (if any) and log reliability, shape
+        (L, N, J). None without judges, or beyond 5 million numbers: then they count as
+        uncorrelated.
     scales
         Values of the scales, ``tie_width`` among them.
     converged, num_rounds
@@ -58,10 +56,9 @@ class ArenaFit(NamedTuple):
     mean: Floats
     covariance: Floats
     num_items: int
+    num_categories: int
     with_position: bool
     with_ties: bool
-    category_skills: Floats | None
-    category_covariance: Floats | None
     bias: Floats
     bias_variance: Floats
     log_reliability: Floats
@@ -77,8 +74,13 @@ class ArenaFit(NamedTuple):
         """Mean and standard deviation of the effect of the position; zeros if there is none."""
         if not self.with_position:
             return 0.0, 0.0
-        at = self.num_items
+        at = self.num_items * (1 + self.num_categories)
         return float(self.mean[at]), float(np.sqrt(self.covariance[at, at]))
+
+    def skills(self, shares: Floats | None = None) -> tuple[Floats, Floats]:
+        """Means (n,) and covariance (n, n) of skills, overall or by shares (C,) of categories."""
+        rows = skill_rows(self.num_items, shares, self.mean.size)
+        return rows @ self.mean, rows @ (rows @ self.covariance).T
 
     @property
     def log_tie_width(self) -> tuple[float, float] | None:
@@ -88,39 +90,38 @@ class ArenaFit(NamedTuple):
         return float(self.mean[-1]), float(np.sqrt(self.covariance[-1, -1]))
 
 
+def skill_rows(num_items: int, shares: Floats | None, size: int) -> Any:
+    """Matrix (n, size) that makes skills of latents: overall ones, and `shares` of categories."""
+    blocks = [1.0, *(() if shares is None else shares)]
+    one: Any = sparse.eye_array(num_items, format="csr")
+    rows: Any = sparse.hstack([share * one for share in blocks], "csr")
+    rows.resize(num_items, size)
+    return rows
+
+
 def arena_fit(state: ArenaState, converged: bool, num_rounds: int) -> ArenaFit:
     """Covariances with uncertain reliabilities and tie width, by the delta method."""
     design, data = state.design, state.design.data
-    n, judges = data.num_items, data.num_judges
+    judges = data.num_judges
     free_width = data.with_ties and "tie_width" not in state.fixed
     whole = _posterior(state, free_width)
-    tail = [state.x[-1]] if data.with_position else []
-    tail += [np.log(state.tie_width)] if data.with_ties else []
-    reports = _reports(state, len(tail), free_width)
-    overall, *within = reports
     own = np.zeros((judges, 2, 2))  # of order bias and log reliability
     own[:, 2 - len(whole.gain) :, 2 - len(whole.gain) :] = whole.local
-    numbers = len(reports) * (n + len(tail)) * whole.gain[:, 0].size
-    kept = 0 < numbers <= _MOST_WITH_JUDGES
-    known = whole.covariance
+    known = data.with_ties and not free_width  # a width without doubt
+    kept = 0 < whole.gain.size <= _MOST_WITH_JUDGES
     return ArenaFit(
-        mean=np.concatenate([state.x[:n], tail]),
-        covariance=overall @ known @ overall.T,
-        num_items=n,
+        mean=np.append(state.x, np.log(state.tie_width)) if data.with_ties else state.x,
+        covariance=np.pad(whole.covariance, (0, known)),
+        num_items=data.num_items,
+        num_categories=data.num_categories,
         with_position=data.with_position,
         with_ties=data.with_ties,
-        category_skills=np.stack([part[:n, : design.size] @ state.x for part in within])
-        if within
-        else None,
-        category_covariance=np.stack([part @ known @ part.T for part in within])
-        if within
-        else None,
         bias=state.bias,
         bias_variance=own[: design.num_local, 0, 0],
         log_reliability=state.log_reliability[:judges],
         log_reliability_variance=own[:, 1, 1],
         bias_reliability=own[:, 0, 1],
-        judge_covariance=-np.array([[part @ one for one in whole.gain] for part in reports], float)
+        judge_covariance=-np.pad(whole.gain.astype(float), ((0, 0), (0, known), (0, 0)))
         if kept
         else None,
         scales=dict(state.scales),
@@ -164,14 +165,3 @@ def _with_width(
         row[0] = design.to_local(cross * slope)
     whole = np.block([[precision, shared[:, None]], [shared, alone]])
     return whole, np.concatenate([coupling, rows], axis=1)
-
-
-def _reports(state: ArenaState, num_effects: int, free_width: bool) -> list[Any]:
-    """Matrices that make what is reported of all latents: with overall skills, and categories'."""
-    data, size = state.design.data, state.design.size
-    n = data.num_items
-    every: Any = sparse.eye_array(size + free_width, format="csr")
-    effects = every[np.arange(size - data.with_position, size + free_width)]
-    known = sparse.csr_array((num_effects - effects.shape[0], size + free_width))  # without doubt
-    skills = [every[:n] + every[n * (c + 1) : n * (c + 2)] for c in range(data.num_categories)]
-    return [sparse.vstack([part, effects, known], "csr") for part in (every[:n], *skills)]

@@ -16,6 +16,7 @@ from scipy.special import ndtr
 from bayesrank.infer import EPResult
 from bayesrank.infer.spi import tilted_moments
 from bayesrank.models.comparisons import PAIR_LIKELIHOODS
+from bayesrank.ranking import SkillMixture
 from bayesrank.solvers.comparisons.terms import Asked, MarginRows, margin_rows
 
 Floats = NDArray[np.float64]
@@ -65,7 +66,7 @@ def variances_of(covariance: Floats, rows: MarginRows) -> Floats:
 
 
 class _KeptApart(NamedTuple):
-    """Covariances of a result that does not keep them."""
+    """Covariances of a result of skills alone that does not keep them."""
 
     result: EPResult
 
@@ -94,30 +95,36 @@ class ComparisonPosterior:
         return Judges(*(np.zeros(0) for _ in range(4)))
 
     def components(
-        self, category: int | None = None, judge: int | None = None
+        self, shares: Floats | None = None, judge: int | None = None
     ) -> Iterable[Component]:
-        """The Gaussians of the latents, as these count in a category and for a judge."""
+        """The Gaussians of the latents, skills by `shares` of categories, as a judge sees them.
+
+        Without shares (C,), whose sum is one, skills are those before what a category adds.
+        """
         raise NotImplementedError
 
-    def draws(self, category: int | None, number: int, random: np.random.RandomState) -> Floats:
-        """Draws of skills, overall or in a category."""
+    def draws(self, shares: Floats | None, number: int, random: np.random.RandomState) -> Floats:
+        """Draws of skills by `shares` of categories; joint, where `random` is in the same state."""
         raise NotImplementedError
 
-    def joint(self) -> tuple[Floats, Floats]:
-        """Means (n,) and covariance (n, n) of overall skills."""
-        raise NotImplementedError
+    def mixture(self, shares: Floats | None = None, most: float = np.inf) -> SkillMixture | None:
+        """Skills by `shares` of categories; None without covariances of `most` numbers in all."""
+        at = self.at["f"]
+        parts = list(self.components(shares))
+        kept = all(isinstance(part.covariance, np.ndarray) for part in parts)
+        if not kept or len(parts) * at.size**2 > most:
+            return None
+        found = [(p.weight, p.mean[at], p.covariance[np.ix_(at, at)]) for p in parts]
+        return SkillMixture(*(np.array(each) for each in zip(*found, strict=True)))
 
-    def skills(self, category: int | None = None) -> tuple[Floats, Floats]:
-        """Means and standard deviations of skills, overall or in a category, shape (n,)."""
-        at = self.at
-        places = [(1.0, at["f"])]
-        if category is not None and "category_skill" in at:
-            places.append((1.0, at["category_skill"][category]))
-        return moments_of(self.components(category), MarginRows.of(at["f"].size, *places))
+    def skills(self, shares: Floats | None = None) -> tuple[Floats, Floats]:
+        """Means and standard deviations of skills by `shares` of categories, shape (n,)."""
+        at = self.at["f"]
+        return moments_of(self.components(shares), MarginRows.of(at.size, (1.0, at)))
 
     def chances(self, asked: Asked) -> Floats:
         """Probabilities of `OUTCOMES` in comparisons to come, shape (P, 3)."""
-        parts = self.components(asked.category, asked.judge)
+        parts = self.components(asked.shares, asked.judge)
         return chances_by(parts, self.at, asked, self.likelihood)
 
     def effects(self) -> Effects:
@@ -169,27 +176,34 @@ class EPSkills(ComparisonPosterior):
             start += at[name].size
         return at
 
-    def components(self, category: int | None = None, judge: int | None = None) -> list[Component]:
-        """Gaussians of the result: categories are latents, and judges are alike."""
+    def components(self, shares: Floats | None = None, judge: int | None = None) -> list[Component]:
+        """Gaussians of the result, skills by `shares` of categories; judges are alike."""
         if judge is not None:
             raise ValueError("the log had no judges; leave judge out")
-        return components_of(self.result)
+        parts = components_of(self.result)
+        if shares is None:
+            return parts
+        at, rows = self.at, np.eye(len(parts[0].mean))
+        for share, own in zip(shares, at["category_skill"], strict=True):
+            rows[at["f"], own] = share
+        return [
+            part._replace(mean=rows @ part.mean, covariance=rows @ part.covariance @ rows.T)
+            for part in parts
+        ]
 
-    def skills(self, category: int | None = None) -> tuple[Floats, Floats]:
-        """Means and standard deviations in the result, or of skills in a category, shape (n,)."""
-        if category is not None:
-            return super().skills(category)
+    def skills(self, shares: Floats | None = None) -> tuple[Floats, Floats]:
+        """Means and standard deviations in the result, or by `shares` of categories, (n,)."""
+        if shares is not None:
+            return super().skills(shares)
         return self.result.mean["f"], self.result.sd["f"]
 
-    def joint(self) -> tuple[Floats, Floats]:
-        """Means (n,) and covariance (n, n) of overall skills, in the result."""
-        return self.result.mean["f"], self.result.covariance["f"]
-
-    def draws(self, category: int | None, number: int, random: np.random.RandomState) -> Floats:
+    def draws(self, shares: Floats | None, number: int, random: np.random.RandomState) -> Floats:
         """Draws in the result, whatever their number."""
         del number, random
         draws = self.result.get_samples()
-        return draws["f"] if category is None else draws["f"] + draws["category_skill"][:, category]
+        if shares is None:
+            return draws["f"]
+        return draws["f"] + np.tensordot(draws["category_skill"], shares, (1, 0))
 
 
 def components_of(result: Any) -> list[Component]:
@@ -218,7 +232,7 @@ def chances_by(
     num_items = at["f"].size
     pairs = np.stack([asked.first, asked.second], axis=1)
     new = pairs >= num_items
-    if new.any() and asked.category is not None:
+    if new.any() and asked.shares is not None:
         raise ValueError(
             "an item that was not in fit has no skill in a category; leave category out"
         )

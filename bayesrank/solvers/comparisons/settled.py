@@ -48,11 +48,8 @@ def settles_scales(data: ArenaData, fit: ArenaFit, fixed: Mapping[str, float]) -
 
 def _skills(fit: ArenaFit) -> tuple[Floats, Floats]:
     """Means and variances of skills about their average, overall and in each category."""
-    n = fit.num_items
-    means, covariances = fit.mean[None, :n], fit.covariance[None, :n, :n]
-    if fit.category_skills is not None and fit.category_covariance is not None:
-        means = np.concatenate([means, fit.category_skills])
-        covariances = np.concatenate([covariances, fit.category_covariance[:, :n, :n]])
+    shares = [None, *np.eye(fit.num_categories)]
+    means, covariances = map(np.array, zip(*map(fit.skills, shares), strict=True))
     own = np.diagonal(covariances, axis1=1, axis2=2) - 2.0 * covariances.mean(axis=2)
     variances = own + covariances.mean(axis=(1, 2))[:, None]
     return means - means.mean(axis=1, keepdims=True), variances
@@ -61,9 +58,8 @@ def _skills(fit: ArenaFit) -> tuple[Floats, Floats]:
 def _deviation(fit: ArenaFit, name: str) -> float:
     """Standard deviation of the logarithm of a scale, by how much of each latent data determine."""
     scale, n = fit.scales[name], fit.num_items
-    variances = np.diagonal(fit.covariance)[:n][None]
-    if name == "category_scale" and fit.category_covariance is not None:
-        both = np.diagonal(fit.category_covariance[:, :n, :n], axis1=1, axis2=2)
-        variances = np.maximum(both - variances, 0.0)
+    variances, own = np.diagonal(fit.covariance)[:n], n * (1 + fit.num_categories)
+    if name == "category_scale":
+        variances = np.diagonal(fit.covariance)[n:own]
     known = np.clip(1.0 - variances / scale**2, 0.0, 1.0)
     return float((2.0 * (known**2).sum() + SCALES[name].sd ** -2.0) ** -0.5)

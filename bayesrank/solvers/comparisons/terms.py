@@ -30,8 +30,11 @@ class Asked(NamedTuple):
         Numbers of the items, shape (P,).
     position
         1 where the first item is shown first or at home, -1 where the second is, else 0.
-    category, judge
-        Numbers of the category and judge of all comparisons, if any.
+    shares
+        Shares (C,) of the categories that skills are averaged over, whose sum is one; None for
+        skills before what categories add.
+    judge
+        Number of the judge of all comparisons, if any.
 
     Examples
     --------
@@ -44,7 +47,7 @@ class Asked(NamedTuple):
     first: Ints
     second: Ints
     position: float = 0.0
-    category: int | None = None
+    shares: Floats | None = None
     judge: int | None = None
 
 
@@ -185,19 +188,16 @@ class _JudgeTerm(_LabelTerm):
 
 
 class _CategoryTerm(_LabelTerm):
-    """What a category adds to skills; one category alone is the same as the overall skill."""
+    """What a category adds to skills; one category alone is the same as the overall skill.
+
+    Margins do not have it: a posterior gives skills by the shares of the categories asked for.
+    """
 
     column, name, argument = "categories", "category", "category"
     draws = ("category_scale", "category_skill")
 
     def there(self, data: ComparisonData) -> bool:
         return len(data.category_names) > 1
-
-    def rows(self, asked: Asked, at: At) -> Places:
-        if asked.category is None or "category_skill" not in at:
-            return []
-        added = at["category_skill"][asked.category]
-        return [(1.0, added[asked.first]), (-1.0, added[asked.second])]
 
 
 class _PositionTerm(Term):
