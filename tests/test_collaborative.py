@@ -1,6 +1,7 @@
 """EM against a literal transcription of the paper, direct maximisation, and EP on the program."""
 
 import inspect
+from functools import partial
 from typing import Any
 
 import jax
@@ -20,10 +21,11 @@ from bayesrank.models import (
     collaborative_preference_gp,
     collaborative_rating_gp,
 )
-from bayesrank.solvers.collaborative import EM, loop, predict
+from bayesrank.solvers.collaborative import EM, em, likelihoods
+from bayesrank.solvers.collaborative.acceleration import Anderson
 
 N, M = USERS_AND_ITEMS
-PLAIN: Any = {"user_scales": 0, "strength": 0, "mean_strength": 0, "accelerate": False}
+PLAIN: Any = {"user_scales": 0, "strength": 0}
 pytestmark = pytest.mark.filterwarnings("ignore:EM has not converged")
 
 
@@ -77,11 +79,26 @@ def _paper(data, base, core, strength, mean_strength, steps):
     return h, _joint(kernel, base, core), variance, np.array(trace)
 
 
+def _run(engine, *args, core=None, mean_strength=None, accelerates=True, learns=True, **options):
+    """Run with other numbers than those that are constants of the engine."""
+    with pytest.MonkeyPatch.context() as patch:
+        if core is not None:
+            patch.setattr(em, "_MOST_CORE_ITEMS", core)
+        if mean_strength is not None:
+            patch.setattr(em, "_MEAN_STRENGTH", mean_strength)
+        if not accelerates:
+            patch.setattr(em, "Anderson", partial(Anderson, plain_steps=10_000))
+        if not learns:
+            shared = em.Shared
+            patch.setattr(em, "Shared", lambda *a, **k: shared(*a, **k | {"learns": False}))
+        return engine.run(*args, progress_bar=False, **options)
+
+
 @pytest.fixture(scope="module")
 def plain(data):
     """The paper's EM, without a prior."""
     engine = EM("gaussian", max_iterations=25, **PLAIN)
-    return engine, engine.run(*data, progress_bar=False)
+    return engine, _run(engine, *data, accelerates=False)
 
 
 @pytest.fixture(scope="module")
@@ -113,15 +130,14 @@ def test_iterations_are_the_papers(data, plain):
     _assert_the_papers(plain[1], data, base, np.arange(M), 0.0, 0.0)
 
 
-CORE: Any = {
-    "user_scales": 0, "strength": 5.0, "mean_strength": 3.0, "num_kernel_items": 3
-}  # fmt: skip
+CORE: Any = {"user_scales": 0, "strength": 5.0}
+SMALL: Any = {"core": 3, "mean_strength": 3.0}
 
 
 @pytest.mark.slow
 def test_iterations_with_a_prior_and_a_core_are_those_of_dense_algebra(few):
-    engine = EM("gaussian", **CORE, learn_base=False, accelerate=False, max_iterations=15)
-    result = engine.run(*few[0], kernel=few[1], progress_bar=False)
+    engine = EM("gaussian", **CORE, max_iterations=15)
+    result = _run(engine, *few[0], kernel=few[1], **SMALL, accelerates=False, learns=False)
     _assert_the_papers(result, few[0], few[1], np.array([1, 3, 4]), 5.0, 3.0)
 
 
@@ -129,20 +145,19 @@ def test_iterations_with_a_prior_and_a_core_are_those_of_dense_algebra(few):
 def with_prior(data):
     # A base kernel in which items have little of their own leaves something to noise.
     kernel = 0.1 * np.eye(M) + 1.0
-    engine = EM("gaussian", strength=6.0, mean_strength=2.0, tol=1e-9)
-    return engine.run(*data, kernel=kernel, progress_bar=False)
+    engine = EM("gaussian", strength=6.0, tol=1e-9)
+    return _run(engine, *data, kernel=kernel, mean_strength=2.0)
 
 
-def _with_core(few, **options):
+def _with_core(few, constants, **options):
     data, kernel = few
     kernels = np.stack([kernel - 0.19 * np.eye(6), np.eye(6)])
-    engine = EM("gaussian", **options, learn_base=True, tol=1e-11)
-    return engine.run(*data, kernel=kernels, progress_bar=False)
+    return _run(EM("gaussian", **options, tol=1e-11), *data, kernel=kernels, **constants)
 
 
 @pytest.fixture(scope="module")
 def with_core(few):
-    return _with_core(few, **CORE)
+    return _with_core(few, SMALL, **CORE)
 
 
 def _objective(data, base_kernels, order, tiers, mean_strength, spread):
@@ -190,26 +205,26 @@ TIERS = (Tier(0, 2, 2.0), Tier(2, 4, 9.0), Tier(4, 6, 40.0))
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "mean_strength"),
     [
-        pytest.param({"mean_strength": 2.0}, id="users differ"),
-        pytest.param(CORE, id="core"),
+        pytest.param({}, 2.0, id="users differ"),
+        pytest.param(CORE, 3.0, id="core"),
         *(
             pytest.param(
-                {"strength": KernelPrior(tiers), "mean_strength": 2.0, "user_scales": 0,
-                 "max_iterations": 600},
+                {"strength": KernelPrior(tiers), "user_scales": 0, "max_iterations": 600},
+                2.0,
                 id=f"{len(tiers)} tiers", marks=pytest.mark.slow,
             )
             for tiers in (TIERS, TIERS[:2])
         ),
     ],
 )  # fmt: skip
-def test_em_ends_at_a_maximum(data, with_prior, few, with_core, options):
+def test_em_ends_at_a_maximum(data, with_prior, few, with_core, options, mean_strength):
     """In mean, kernel, level, scales of the base, noise, and each user's noise and scale."""
     result = with_prior
     if "user_scales" in options:
-        data = few[0]
-        result = with_core if options is CORE else _with_core(few, **options)
+        data, constants = few[0], {"mean_strength": mean_strength}
+        result = with_core if options is CORE else _with_core(few, constants, **options)
     state, tiers = result.state, result.kernel_prior.tiers
     assert result.converged and np.diff(result.trace).min() > -1e-9 * abs(result.trace[0])
     counts = np.bincount(data[1])
@@ -217,9 +232,7 @@ def test_em_ends_at_a_maximum(data, with_prior, few, with_core, options):
     assert counts[order[: tiers[-1].end]].min() >= counts[order[tiers[-1].end :]].max(initial=0)
     core, users = order[: tiers[-1].end], len(state.theta)
     with jax.enable_x64(True):
-        value = _objective(
-            data, result.base_kernels, order, tiers, options["mean_strength"], state.spread
-        )
+        value = _objective(data, result.base_kernels, order, tiers, mean_strength, state.spread)
         at = (
             *(jnp.asarray(x) for x in (result.mean, state.level, jnp.log(state.scales))),
             jnp.linalg.cholesky(jnp.asarray(result.kernel[np.ix_(core, core)])),
@@ -294,7 +307,7 @@ def test_the_program_at_ems_estimate_has_its_evidence_and_posterior(
     result = plain[1]
     if kind == "tiers":
         args, kernel = (*few[0], 14, 6), np.stack([few[1], np.eye(6)])
-        engine = EM("gaussian", strength=KernelPrior(TIERS[:2]), mean_strength=2.0, user_scales=0)
+        engine = EM("gaussian", strength=KernelPrior(TIERS[:2]), user_scales=0)
         result = engine.run(*few[0], kernel=kernel, progress_bar=False)
         options["kernel"] = kernel
     elif kind == "pairs":
@@ -316,7 +329,7 @@ def test_the_program_at_ems_estimate_has_its_evidence_and_posterior(
         options["user_thresholds"] = 0.3
     if kind != "numbers":
         options |= {
-            "strength": result.kernel_prior, "mean_strength": result.setting.mean_strength
+            "strength": result.kernel_prior, "mean_strength": result.mean_strength
         }  # fmt: skip
     with jax.enable_x64(error < 1e-5 or jax.config.read("jax_enable_x64")):
         ep = EP(program, tol=1e-6).run(
@@ -364,7 +377,7 @@ def test_the_estimate_is_stationary_in_the_thresholds(data, ordinal):
         params = {**result.params, "gaps": gaps}
         return run.run(
             jax.random.key(0), users, items, levels, N, M, params=params, num_samples=1,
-            strength=result.kernel_prior, mean_strength=result.setting.mean_strength,
+            strength=result.kernel_prior, mean_strength=result.mean_strength,
         ).log_evidence  # fmt: skip
 
     gaps = result.params["gaps"]
@@ -372,18 +385,19 @@ def test_the_estimate_is_stationary_in_the_thresholds(data, ordinal):
     assert abs(slope) < 0.02
 
 
-def test_engines_share_what_is_compiled(data, plain):
-    step: Any = loop._expect
-    compiled = step._cache_size()
-    EM("gaussian", max_iterations=1, **PLAIN).run(*data, progress_bar=False)
-    assert step._cache_size() == compiled > 0
+def test_what_is_compiled_serves_other_sizes(data, ordinal):
+    """Of up to 32 observations, and so up to 64, in every engine."""
+    users, items, _ = data
+    levels, engine, _ = ordinal
+    tilt: Any = likelihoods._tilt
+    compiled = tilt._cache_size()
+    EM("probit", max_iterations=1).run(users[1:], items[1:], levels[1:], progress_bar=False)
+    assert tilt._cache_size() == compiled > 0
 
 
-def test_users_may_be_looked_up_in_any_order_and_twice(plain, monkeypatch):
-    """Also where the functions of no more than two of them fit into memory."""
+def test_users_may_be_looked_up_in_any_order_and_twice(plain):
     result, users = plain[1], [3, 0, 3, 7]
     everything = result.functions()
-    monkeypatch.setattr(predict, "_NUMBERS_IN_PIECE", 2 * M)
     for found, single, all_users in zip(
         result.functions(users), result.predict_latent(users, [1, 2, 0, 3]), everything, strict=True
     ):
@@ -491,12 +505,8 @@ def test_few_users_are_predicted_with_the_doubt_that_is_due():
 def test_levels_of_items_outside_of_the_core_are_learned_from(few):
     (users, items, ratings), kernel = few
     levels = np.digitize(ratings, np.quantile(ratings, [0.3, 0.7]))
-    core, whole = (
-        EM("probit", num_kernel_items=size, tol=1e-4).run(
-            users, items, levels, kernel=kernel, progress_bar=False
-        )
-        for size in (3, 6)
-    )
+    engine = EM("probit", tol=1e-4)
+    core, whole = (_run(engine, users, items, levels, kernel=kernel, core=size) for size in (3, 6))
     assert core.converged and core.trace[-1] > core.trace[0] + 1
     rated = [levels[items == i].mean() for i in range(6)]
     assert np.corrcoef(rated, core.mean)[0, 1] > 0.8

@@ -1,5 +1,6 @@
 """What runs leave behind: no state is worse than those before, also where there is no maximum."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -7,13 +8,14 @@ import pytest
 from rating_data import USERS_AND_ITEMS, draw_numbers
 
 from bayesrank.infer import ConvergenceWarning
-from bayesrank.solvers.collaborative import EM, EMState
+from bayesrank.solvers.collaborative import EM, EMState, em
+from bayesrank.solvers.collaborative.acceleration import Anderson
 from bayesrank.solvers.collaborative.loop import Loop
 
 N, M = USERS_AND_ITEMS
 pytestmark = pytest.mark.filterwarnings("ignore:EM has not converged")
 # Acceleration goes too far in its sixth iteration.
-TOO_FAR: dict[str, Any] = {"strength": 1.0, "mean_strength": 0.0, "user_scales": 0}
+TOO_FAR: dict[str, Any] = {"strength": 1.0, "user_scales": 0}
 
 
 class Interrupted(Exception):
@@ -31,6 +33,17 @@ def _levels(data):
     return users, items, np.digitize(ratings, np.quantile(ratings, [0.3, 0.7]))
 
 
+@pytest.fixture
+def no_prior_of_the_mean(monkeypatch):
+    monkeypatch.setattr(em, "_MEAN_STRENGTH", 0.0)
+
+
+@pytest.fixture
+def no_acceleration(monkeypatch):
+    monkeypatch.setattr(em, "Anderson", partial(Anderson, plain_steps=10_000))
+
+
+@pytest.mark.usefixtures("no_prior_of_the_mean")
 def test_no_result_is_worse_than_the_iterations(data):
     engine = EM("gaussian", max_iterations=6, **TOO_FAR)
     result = engine.run(*data, progress_bar=False)
@@ -50,6 +63,7 @@ def _interrupt(engine, data, file, iteration, **options):
                    checkpoint_every=iteration - 1, **options)  # fmt: skip
 
 
+@pytest.mark.usefixtures("no_prior_of_the_mean")
 def test_files_hold_nothing_that_nobody_has_looked_at(data, tmp_path):
     """The file is written while the proposal that goes too far waits."""
     engine, file, seen = EM("gaussian", max_iterations=7, **TOO_FAR), tmp_path / "state.npz", []
@@ -63,16 +77,18 @@ def test_files_hold_nothing_that_nobody_has_looked_at(data, tmp_path):
 @pytest.mark.parametrize(
     ("likelihood", "options"),
     [
-        ("gaussian", {"num_kernel_items": M - 1}),
+        ("gaussian", {}),
         ("gaussian", {"collaborative": False}),
-        pytest.param("probit", {"num_kernel_items": 2, "learn_base": True}, marks=pytest.mark.slow),
+        pytest.param("probit", {}, marks=pytest.mark.slow),
     ],
 )
-def test_a_run_that_was_interrupted_goes_on(data, tmp_path, likelihood, options):
-    """The last user rates nothing."""
+@pytest.mark.usefixtures("no_acceleration")
+def test_a_run_that_was_interrupted_goes_on(data, tmp_path, monkeypatch, likelihood, options):
+    """The last user rates nothing; one item, or two, are outside of the core."""
+    monkeypatch.setattr(em, "_MOST_CORE_ITEMS", M - 1 if likelihood == "gaussian" else 2)
     said = data if likelihood == "gaussian" else _levels(data)
     file = tmp_path / "state.npz"
-    engine = EM(likelihood, accelerate=False, max_iterations=5, **options)
+    engine = EM(likelihood, max_iterations=5, **options)
     whole = engine.run(*said, progress_bar=False, num_users=N + 1)
     _interrupt(engine, said, file, 3, num_users=N + 1)
     engine.max_iterations = 3
@@ -84,7 +100,7 @@ def test_a_run_that_was_interrupted_goes_on(data, tmp_path, likelihood, options)
 
 def test_users_without_ratings_are_as_all_start(data):
     """In an individual model: at the mean of all numbers, with the base kernel's variance."""
-    engine = EM("gaussian", accelerate=False, collaborative=False, max_iterations=5)
+    engine = EM("gaussian", collaborative=False, max_iterations=5)
     result = engine.run(*data, progress_bar=False, num_users=N + 1)
     mean, variance = result.functions([N])
     np.testing.assert_allclose(mean, data[2].mean())
@@ -154,7 +170,7 @@ def engine():
 
 @pytest.mark.slow
 def test_an_estimate_without_a_maximum_is_the_last_that_is_one():
-    engine = EM("gaussian", strength=0, mean_strength=0, user_scales=0, max_iterations=3000)
+    engine = EM("gaussian", strength=0, user_scales=0, max_iterations=3000)
     with pytest.warns(ConvergenceWarning, match="the objective was no longer a number"):
         result = engine.run(np.zeros(5, int), np.arange(5), [0, 1, 2, 1, 0], progress_bar=False)
     assert not result.converged and 5 < result.num_iterations < 3000
@@ -163,6 +179,6 @@ def test_an_estimate_without_a_maximum_is_the_last_that_is_one():
 
 
 def test_where_nothing_can_be_computed_that_is_said(engine, monkeypatch):
-    monkeypatch.setattr(Loop, "evaluate", lambda *_: np.nan)
+    monkeypatch.setattr(Loop, "evaluate", lambda *_, **__: (None, np.nan))
     with pytest.raises(ValueError, match="the objective is not a number where EM starts: levels"):
         engine.run(*RATED, progress_bar=False)

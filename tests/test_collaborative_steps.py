@@ -1,6 +1,4 @@
-"""The parts of EM: M-steps by direct maximisation, moments by quadrature, blocks, acceleration."""
-
-from functools import partial
+"""The parts of EM: M-steps by direct maximisation, moments by quadrature, acceleration."""
 
 import jax
 import jax.numpy as jnp
@@ -12,22 +10,11 @@ from scipy.special import expit, ndtr
 
 from bayesrank.gp import KernelPrior, Tier
 from bayesrank.solvers.collaborative.acceleration import Anderson
-from bayesrank.solvers.collaborative.blocks import make_blocks
 from bayesrank.solvers.collaborative.data import LIKELIHOODS
-from bayesrank.solvers.collaborative.kernel_prior import (
-    CoreKernels,
-    FunctionMoments,
-    condition_on_core,
-    update_scales,
-)
-from bayesrank.solvers.collaborative.likelihood_gaussian import GaussianStatistics
-from bayesrank.solvers.collaborative.likelihood_ordinal import Ordinal, OrdinalStatistics
-from bayesrank.solvers.collaborative.types import (
-    LikelihoodParams,
-    Observations,
-    UserState,
-    UserStatistics,
-)
+from bayesrank.solvers.collaborative.likelihood_ordinal import Ordinal
+from bayesrank.solvers.collaborative.scales import CoreKernels, FunctionMoments, improved_scales
+from bayesrank.solvers.collaborative.state import initial_state
+from bayesrank.solvers.collaborative.users import Observations, groups_of, posteriors
 
 
 @pytest.fixture(autouse=True)
@@ -157,17 +144,14 @@ def _objective(scales, prior):
 
 def _step(scales, prior, hold_size):
     core = prior.num_core
-    kernels = CoreKernels(
-        jnp.asarray(KERNELS[:, :core, :core]),
-        jnp.asarray(KERNELS[:, :core, core:]),
-        jnp.diagonal(jnp.asarray(KERNELS), axis1=1, axis2=2)[:, core:],
-    )
-    conditional = condition_on_core(scales, kernels)
-    inside = jnp.asarray(DRAWS[:, :core])
-    left = jnp.asarray(DRAWS[:, core:]) - inside @ conditional.weights
-    moments = FunctionMoments(inside.T @ inside, inside.T @ left, jnp.sum(left**2, axis=0))
-    users = jnp.asarray(NUM_USERS)
-    return update_scales(scales, kernels, conditional, moments, users, prior, hold_size=hold_size)
+    own = np.diagonal(KERNELS, axis1=1, axis2=2)[:, core:]
+    kernels = CoreKernels(KERNELS[:, :core, :core], KERNELS[:, :core, core:], own)
+    base = np.einsum("c,cij->ij", scales, KERNELS)
+    weights = np.linalg.solve(base[:core, :core], base[:core, core:])
+    inside = DRAWS[:, :core]
+    left = DRAWS[:, core:] - inside @ weights
+    moments = FunctionMoments(inside.T @ inside, inside.T @ left, (left**2).sum(axis=0))
+    return improved_scales(scales, kernels, weights, moments, NUM_USERS, prior, hold=hold_size)
 
 
 @pytest.mark.slow
@@ -183,11 +167,10 @@ def _step(scales, prior, hold_size):
     ],
 )
 def test_steps_never_lower_the_objective_and_end_at_its_maximum(prior, hold_size, second):
-    step = jax.jit(lambda scales: _step(scales, prior, hold_size))
     scales, trace = np.array([1.0, second, 1.0]), []
     for _ in range(60):
         trace.append(_objective(scales, prior))
-        scales = np.asarray(step(scales))
+        scales = _step(scales, prior, hold_size)
     assert np.diff(trace).min() > -1e-9 * abs(trace[0])
     core = prior.num_core
     size = np.trace(KERNELS[:, :core, :core], axis1=1, axis2=2)
@@ -282,72 +265,44 @@ def test_the_information_is_what_scores_are_expected_to_have(kind, tolerance):
         np.testing.assert_allclose(found, expected, atol=tolerance * np.abs(expected).max())
 
 
-@pytest.mark.parametrize(("kind", "operation"), [("probit", "lu"), ("gaussian", "eigh")])
-def test_a_program_decomposes_one_batch_of_matrices(kind, operation):
-    """Two at a time can wait for each other's threads for ever, on CPUs."""
-    users, p = (3, 4), 3
-    zero, square = jnp.zeros((*users, p)), jnp.zeros((*users, p, p))
-    nothing = jnp.zeros(users)
-    state = UserState(nothing, nothing, zero, nothing, nothing)
-    own = {
-        "probit": OrdinalStatistics(zero, square),
-        "gaussian": GaussianStatistics(nothing, nothing, nothing),
-    }[kind]
-    statistics = UserStatistics(nothing, nothing, nothing, nothing, own)
-    params, known = LikelihoodParams(jnp.zeros(p), jnp.ones(p)), (nothing > 0,) * 2
-    step = partial(LIKELIHOODS[kind].m_step, pooled=True)
-    program = str(jax.make_jaxpr(step)(params, (state,) * 2, (statistics,) * 2, known))
-    batches = [
-        line
-        for line in program.splitlines()
-        if any(f" {name}[" in line or f" {name} " in line for name in ("lu", "eigh", "cholesky"))
-        and f"[{2 * users[0] * users[1]}," in line
-    ]
-    assert len(batches) == 1 and f" {operation}" in batches[0]
+# ---------------------------------------------------------------- users' posteriors
 
 
-# ---------------------------------------------------------------- blocks of users
-
-
-def test_padding_and_blocks_change_nothing():
+def test_posteriors_are_the_conditionals_of_dense_algebra():
+    """Of users with few and many observations, told nothing, little and much, in any order."""
     rng = np.random.default_rng(3)
-    counts = rng.integers(1, 30, size=40)
-    users = rng.permutation(np.repeat(np.arange(40), counts))
-    items = np.arange(len(users))[:, None] % 30
-    observations = Observations(users, items, (1.0,), rng.normal(size=len(users)), 41, 30)
-    blocks = make_blocks(observations, multiple=3, block_cost=0.0)
-    assert len(blocks) > 2 and len(make_blocks(observations)) == 1
-    entries = np.concatenate([np.ravel(b.entries) for b in blocks])
-    found = entries[entries < len(users)]
-    np.testing.assert_array_equal(np.sort(found), np.arange(len(users)))
-    for block in blocks:
-        there = np.asarray(block.weights)[..., 0] != 0
-        who = np.broadcast_to(np.asarray(block.users)[..., None], there.shape)[there]
-        np.testing.assert_array_equal(who, users[np.asarray(block.entries)[there]])
-        assert len(np.asarray(block.users)) % 3 == 0
-
-
-def test_few_users_are_in_blocks_alike():
-    """So that a user's next rating, or another user, needs no code compiled anew."""
-    for count in (1, 2, 8):
-        items = np.arange(count)[:, None]
-        one = Observations(np.zeros(count, int), items, (1.0,), np.ones(count), 1, 8)
-        assert [np.shape(b.items) for b in make_blocks(one, alike=True)] == [(1, 1, 8, 1)]
-    many = Observations(np.repeat(np.arange(5), 9), np.tile(np.arange(9), 5)[:, None], (1.0,),
-                        np.zeros(45), 5, 9)  # fmt: skip
-    assert np.shape(make_blocks(many, alike=True)[0].items) == (1, 8, 16, 1)
-    assert np.shape(make_blocks(many, alike=True, block_cost=1e4)[0].items) == (1, 5, 9, 1)
-
-
-def test_batches_are_small_where_rows_are_long():
-    users = np.repeat(np.arange(600), 20)
-    items = np.tile(np.arange(20), 600)[:, None]
-    observations = Observations(users, items, (1.0,), np.zeros(len(users)), 600, 10_000)
-    (narrow,), (wide,) = make_blocks(observations), make_blocks(observations, columns=10_000)
-    assert np.shape(narrow.items) == (1, 600, 20, 1)
-    batches, in_batch, size, _ = np.shape(wide.items)
-    assert in_batch * size * 10_000 <= 2_000_000 < (in_batch + 1) * size * 10_000
-    assert batches * in_batch == 600
+    counts, m = [1, 60, 3, 0, 3], 60
+    users = np.repeat(np.arange(5), counts)
+    items = np.concatenate([rng.permutation(m)[:count] for count in counts])[:, None]
+    order = rng.permutation(len(users))
+    seen = Observations(users[order], items[order], (1.0,), rng.normal(size=67), 5, m)
+    kernel = np.cov(rng.normal(size=(m, 80))) + 0.1 * np.eye(m)
+    state = initial_state(
+        LIKELIHOODS["gaussian"], seen, kernel[None], None, 0.3, collaborative=True
+    )
+    tau = np.exp(rng.normal(size=67)) * np.resize([0.0, 1e-12, 1.0, 1e6], 67)
+    state = state._replace(
+        tau=tau, nu=tau * rng.normal(size=67),
+        user_level=rng.normal(size=5), user_scale=np.exp(rng.normal(size=5)),
+    )  # fmt: skip
+    mean, found = rng.normal(size=m), 0
+    for stack in posteriors(groups_of(seen), seen, mean, kernel, state):
+        for row, user in enumerate(stack.users):
+            rows = stack.rows[row]
+            assert np.all(seen.users[rows] == user) and len(rows) == counts[user]
+            what = seen.items[rows, 0]
+            prior = state.user_scale[user] * kernel[np.ix_(what, what)]
+            inner = np.eye(len(rows)) + prior * tau[rows]
+            at = mean[what] + state.user_level[user]
+            covariance = np.linalg.solve(inner, prior)
+            step = covariance @ (state.nu[rows] - tau[rows] * at)
+            np.testing.assert_allclose(stack.mean[row], step, rtol=1e-6, atol=1e-7)
+            np.testing.assert_allclose(prior @ stack.shift[row], step, rtol=1e-6, atol=1e-7)
+            np.testing.assert_allclose(stack.variance[row], np.diagonal(covariance), rtol=1e-6)
+            np.testing.assert_allclose(stack.log_det[row], np.linalg.slogdet(inner)[1], rtol=1e-9)
+            found += 1
+    assert found == 4
+    assert [list(group.users) for group in groups_of(seen, [4, 3, 1])] == [[4], [1]]
 
 
 # ---------------------------------------------------------------- acceleration
@@ -358,11 +313,11 @@ TARGET = np.arange(6.0)
 
 def _descend(x):
     """A step of gradient descent on a quadratic."""
-    return x - jnp.asarray(CURVATURE) * (x - jnp.asarray(TARGET))
+    return x - CURVATURE * (x - TARGET)
 
 
 def _run(anderson, steps):
-    x = jnp.zeros(6)
+    x = np.zeros(6)
     for _ in range(steps):
         image = _descend(x)
         further = anderson.propose(image, image - x)
@@ -372,7 +327,7 @@ def _run(anderson, steps):
 
 def test_a_quadratic_is_solved_in_as_many_steps_as_it_has_curvatures():
     assert np.abs(_run(Anderson(plain_steps=1, ridge=1e-14), 12) - TARGET).max() < 1e-4
-    plain = jnp.zeros(6)
+    plain = np.zeros(6)
     for _ in range(12):
         plain = _descend(plain)
     assert np.abs(plain - TARGET).max() > 4
@@ -380,7 +335,7 @@ def test_a_quadratic_is_solved_in_as_many_steps_as_it_has_curvatures():
 
 def test_after_a_bad_proposal_plain_steps_are_made():
     anderson = Anderson(plain_steps=3)
-    x = jnp.ones(6)
+    x = np.ones(6)
     made = []
     for step in range(9):
         image = _descend(x)
@@ -394,7 +349,7 @@ def test_after_a_bad_proposal_plain_steps_are_made():
 
 def test_where_nothing_moves_nothing_is_proposed_beyond_it():
     anderson = Anderson(plain_steps=1)
-    x = jnp.asarray(TARGET)
+    x = TARGET.copy()
     further = None
     for _ in range(3):
         further = anderson.propose(_descend(x), _descend(x) - x)

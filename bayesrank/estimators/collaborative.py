@@ -31,12 +31,8 @@ class CollaborativeOrdinalGP(Collaborative):
     strength : float, optional
         How many users the prior of the shared kernel is worth. By default 30 more than the number
         of items. Beyond 500 items, 530 for those rated most often and 5,000 for how the others
-        follow these.
-    mean_strength : float, default 12.0
-        How many users the prior of the shared mean is worth.
-    num_kernel_items : int, default 1500
-        Number of items, those rated most often, that the shared kernel is learned for. Further
-        items have their own mean and otherwise follow these.
+        follow these. Beyond 3,000 items, the others have a mean of their own and follow these by
+        the base kernels.
     user_thresholds : float, default 0.3
         Prior standard deviation, over users, of the logarithms of gaps between thresholds and of
         noise. 0 gives all users the same.
@@ -82,8 +78,6 @@ class CollaborativeOrdinalGP(Collaborative):
         likelihood: Literal["probit", "logit"] = "probit",
         collaborative: bool = True,
         strength: float | None = None,
-        mean_strength: float = 12.0,
-        num_kernel_items: int = 1500,
         user_thresholds: float = 0.3,
         max_iterations: int = 200,
         tol: float = 1e-4,
@@ -91,8 +85,6 @@ class CollaborativeOrdinalGP(Collaborative):
     ) -> None:
         self.collaborative = collaborative
         self.strength = strength
-        self.mean_strength = mean_strength
-        self.num_kernel_items = num_kernel_items
         self.max_iterations = max_iterations
         self.tol = tol
         self.progress_bar = progress_bar
@@ -249,7 +241,7 @@ class CollaborativeGP(Collaborative):
 
     Parameters
     ----------
-    collaborative, strength, mean_strength, num_kernel_items, max_iterations, tol, progress_bar
+    collaborative, strength, max_iterations, tol, progress_bar
         As for `CollaborativeOrdinalGP`.
     user_scales : float, default 0.3
         Prior standard deviation, over users, of the logarithms of scale and noise of ratings. 0
@@ -281,8 +273,6 @@ class CollaborativeGP(Collaborative):
         *,
         collaborative: bool = True,
         strength: float | None = None,
-        mean_strength: float = 12.0,
-        num_kernel_items: int = 1500,
         user_scales: float = 0.3,
         max_iterations: int = 200,
         tol: float = 1e-4,
@@ -290,8 +280,6 @@ class CollaborativeGP(Collaborative):
     ) -> None:
         self.collaborative = collaborative
         self.strength = strength
-        self.mean_strength = mean_strength
-        self.num_kernel_items = num_kernel_items
         self.max_iterations = max_iterations
         self.tol = tol
         self.progress_bar = progress_bar

@@ -295,7 +295,7 @@ class Collaborative(BaseEstimator):
             },
             attrs={
                 "inference_library": "bayesrank",
-                "inference_method": f"EM, {result.setting.likelihood.name}",
+                "inference_method": f"EM, {result.likelihood.name}",
                 "log_evidence": result.log_evidence,
                 "converged": int(result.converged),
             },

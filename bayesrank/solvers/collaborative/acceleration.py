@@ -8,10 +8,10 @@ steps then come before the next proposal (Henderson and Varadhan, 2019, Journal 
 Graphical Statistics 28, 834-846).
 """
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
 
 
 class Anderson:
@@ -31,28 +31,23 @@ class Anderson:
     def propose(self, image: Array, residual: Array) -> Array | None:
         """A point beyond the image (d,) by residuals (e,), or None: go to the image itself."""
         if self._last is not None:
-            last_image, last_residual = self._last
-            self._images = [*self._images, image - last_image][-self.depth :]
-            self._residuals = [*self._residuals, residual - last_residual][-self.depth :]
+            self._images = [*self._images, image - self._last[0]][-self.depth :]
+            self._residuals = [*self._residuals, residual - self._last[1]][-self.depth :]
         self._last = image, residual
         self._wait -= 1
         if self._wait > 0 or not self._residuals:
             return None
+        point = image.copy()
         for weight, difference in zip(self._weights(residual), self._images, strict=True):
-            image = _subtract(image, weight, difference)
-        return image
+            point -= weight * difference
+        return point
 
-    def _weights(self, residual: Array) -> np.ndarray:
+    def _weights(self, residual: Array) -> Array:
         """Least-squares weights of the differences that best make up the residual."""
         columns = [*self._residuals, residual]
-        products = np.array([[float(jnp.vdot(a, b)) for b in columns] for a in columns[:-1]])
+        products = np.array([[a @ b for b in columns] for a in columns[:-1]])
         size = np.sqrt(np.diagonal(products))
         if not np.isfinite(products).all() or not size.all():
             return np.zeros(len(size))  # no number, or nothing has changed
         gram = products[:, :-1] / np.outer(size, size) + self.ridge * np.eye(len(size))
         return np.linalg.solve(gram, products[:, -1] / size) / size
-
-
-@jax.jit
-def _subtract(image: Array, weight: Array, difference: Array) -> Array:
-    return image - weight * difference

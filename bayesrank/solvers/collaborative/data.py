@@ -1,13 +1,11 @@
-"""What a person hands to EM: checks, with one clear message each, and the order of the items."""
+"""What a person hands to EM: checks, with one clear message each."""
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh
 from numpy.typing import ArrayLike, NDArray
 
 from bayesrank._validate import (
@@ -21,12 +19,11 @@ from bayesrank._validate import (
     check_pairs_of_items,
     check_positive,
 )
-from bayesrank.solvers.collaborative.kernel_prior import CoreKernels
 from bayesrank.solvers.collaborative.likelihood_gaussian import GaussianNoise
 from bayesrank.solvers.collaborative.likelihood_ordinal import Logit, Probit
 from bayesrank.solvers.collaborative.likelihoods import Likelihood, Pairwise
 from bayesrank.solvers.collaborative.state import EMState
-from bayesrank.solvers.collaborative.types import Observations
+from bayesrank.solvers.collaborative.users import Observations
 
 LIKELIHOODS: dict[str, Likelihood] = {
     likelihood.name: likelihood for likelihood in (GaussianNoise(), Probit(), Logit(), Pairwise())
@@ -41,24 +38,19 @@ _ROUNDING = 1e-6
 
 def check_settings(
     likelihood: str,
-    strengths: dict[str, float],
-    spreads: dict[str, float],
-    num_kernel_items: int,
+    numbers: dict[str, float],
     max_iterations: int,
     tol: float,
 ) -> None:
     """Refuse settings that make no sense."""
     check_choice(likelihood, "likelihood", *LIKELIHOODS)
-    for name, value in (strengths | spreads).items():
+    for name, value in numbers.items():
         check_not_negative(value, name)
-    check_count(num_kernel_items, "num_kernel_items")
     check_count(max_iterations, "max_iterations")
     check_positive(tol, "tol")
 
 
-def check_run(
-    checkpoint: str | Path | None, checkpoint_every: int, mesh: Mesh | None, init_state: Any
-) -> None:
+def check_run(checkpoint: str | Path | None, checkpoint_every: int, init_state: Any) -> None:
     """Refuse what a run cannot be made with, before any work."""
     check_count(checkpoint_every, "checkpoint_every")
     if checkpoint is not None and not isinstance(checkpoint, str | Path):
@@ -75,10 +67,6 @@ def check_run(
             f"init_state is {init_state!r}; pass the state of an earlier result, or the path of "
             "the file that it was saved to"
         )
-    if mesh is not None and not isinstance(mesh, Mesh):
-        raise ValueError(f"mesh is {mesh!r}; pass a jax.sharding.Mesh with one axis, named 'users'")
-    if mesh is not None and mesh.axis_names != ("users",):
-        raise ValueError(f"mesh has the axes {mesh.axis_names}; give it one, named 'users'")
 
 
 def check_observations(
@@ -158,36 +146,3 @@ def _positive(matrix: NDArray[np.float64]) -> bool:
     except np.linalg.LinAlgError:
         return False
     return True
-
-
-class ItemOrder:
-    """The order (m,) of items, most often observed first; tiers of the core end at `ends`."""
-
-    def __init__(self, observations: Observations, ends: Sequence[int]) -> None:
-        m = observations.num_items
-        self.num_core = ends[-1]
-        counts = np.bincount(observations.items.ravel(), minlength=m)
-        ranked = np.argsort(-counts, kind="stable")
-        parts = np.split(ranked, [end for end in ends if end < m])
-        self.order = np.concatenate([np.sort(part) for part in parts])
-        self._place = np.argsort(self.order)
-
-    def base_kernels(self, kernels: Any) -> CoreKernels:
-        """Cut base kernels of all items, shape (C, m, m), to what the steps need of them."""
-        core, rest = np.split(self.order, [self.num_core])
-        rows = kernels[:, core]
-        return CoreKernels(rows[:, :, core], rows[:, :, rest], kernels[:, rest, rest])
-
-    def observations(self, observations: Observations) -> Observations:
-        """Number the items of observations as the steps do."""
-        return observations._replace(items=self._place[observations.items])
-
-    def enter(self, state: EMState) -> EMState:
-        """Turn a state of all items into what the steps work on: of the kernel, the core's."""
-        core = self.order[: self.num_core]
-        return state._replace(mean=state.mean[self.order], kernel=state.kernel[np.ix_(core, core)])
-
-    def leave(self, state: EMState) -> EMState:
-        """Number items as they were; the state's kernel is of all items."""
-        place = self._place
-        return state._replace(mean=state.mean[place], kernel=state.kernel[np.ix_(place, place)])

@@ -21,10 +21,11 @@ References
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import jax
-from jax.sharding import Mesh
+import numpy as np
 from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
@@ -33,9 +34,9 @@ from bayesrank._process import enter_jax
 from bayesrank._stack import outside
 from bayesrank.gp import KernelPrior
 from bayesrank.infer import ConvergenceWarning
+from bayesrank.solvers.collaborative.acceleration import Anderson
 from bayesrank.solvers.collaborative.data import (
     LIKELIHOODS,
-    ItemOrder,
     check_kernels,
     check_observations,
     check_run,
@@ -43,12 +44,19 @@ from bayesrank.solvers.collaborative.data import (
 )
 from bayesrank.solvers.collaborative.loop import Loop
 from bayesrank.solvers.collaborative.result import EMResult
+from bayesrank.solvers.collaborative.shared import Shared
 from bayesrank.solvers.collaborative.state import EMState, initial_state
-from bayesrank.solvers.collaborative.types import Observations, Setting
+from bayesrank.solvers.collaborative.steps import Steps
+from bayesrank.solvers.collaborative.users import Observations
 
 # Sweeps over the sites alone, before the first iteration and, at most, after the last.
 _FIRST_SWEEPS, _LAST_SWEEPS = 6, 30
 _EP_TOL = 1e-3
+# How many users the prior of the mean is worth, where the kernel has one. On held-out ratings of 30
+# to 3,000 users, 12 is about as good as anything from 5 to 40, and better than 1.
+_MEAN_STRENGTH = 12.0
+# Items, those observed most often, with a learned kernel; an iteration takes their number cubed.
+_MOST_CORE_ITEMS = 3000
 # Of so many items an exchangeable base is learned. With more, their learned covariances outvote it,
 # and its step takes a good part of an iteration.
 _FEW_ITEMS = 200
@@ -69,31 +77,23 @@ class EM:
         How many users the prior of the kernel is worth, or a `bayesrank.gp.KernelPrior`; without
         ``items``, its tiers are of those observed most often first. By default 30 more than the
         number of items, up to 500, and 5,000 for how further items follow these. Maximum likelihood
-        (0) overfits.
-    mean_strength
-        How many users the prior of the mean is worth. On held-out ratings of 30 to 3,000 users, 12
-        is about as good as anything from 5 to 40, and better than 1.
-    num_kernel_items
-        Number of items, those observed most often, with a learned shared kernel. Further items have
-        their own means, and follow these by the base kernel, independent given these [3]_. An
-        iteration takes time of order ``m**2 * num_kernel_items``, and memory for a few ``m x m``
-        matrices.
+        (0), for which the mean has no prior either, overfits.
     user_thresholds
         Standard deviation, over users, of log gaps between thresholds and of log noise; 0 makes
         users equal.
     user_scales
         The same for the scale and noise of users' numbers, if users share mean and kernel.
-    learn_base
-        Whether to learn the base kernels' scales, if there is a strength. By default, EM learns
-        them if `run` gets a kernel, and for levels of up to 200 items. They matter most with few
-        ratings.
-    accelerate
-        Whether to go further than EM's steps by Anderson's acceleration [2]_, unless that lowers
-        the objective. Individual models are not accelerated.
     max_iterations
         Number of iterations after which to give up.
     tol
         EM has converged when ten iterations change the objective per observation by less than this.
+
+    Notes
+    -----
+    EM goes further than its own steps by Anderson's acceleration [2]_, unless that lowers the
+    objective. It learns the scales of base kernels if `run` gets any, and for levels of up to 200
+    items. Beyond 3,000 items, those observed least have their own means, and follow the others by
+    the base kernel, independent given these [3]_.
 
     Examples
     --------
@@ -112,28 +112,19 @@ class EM:
         *,
         collaborative: bool = True,
         strength: float | KernelPrior | None = None,
-        mean_strength: float = 12.0,
-        num_kernel_items: int = 1500,
         user_thresholds: float = 0.3,
         user_scales: float = 0.3,
-        learn_base: bool | None = None,
-        accelerate: bool = True,
         max_iterations: int = 300,
         tol: float = 1e-5,
     ) -> None:
-        check_settings(
-            likelihood,
-            {"strength": _number(strength), "mean_strength": mean_strength},
-            {"user_thresholds": user_thresholds, "user_scales": user_scales},
-            num_kernel_items,
-            max_iterations,
-            tol,
-        )
+        number = 0.0 if strength is None or isinstance(strength, KernelPrior) else strength
+        numbers = {
+            "strength": number, "user_thresholds": user_thresholds, "user_scales": user_scales
+        }  # fmt: skip
+        check_settings(likelihood, numbers, max_iterations, tol)
         self.likelihood, self.collaborative = likelihood, bool(collaborative)
-        self.strength, self.mean_strength = strength, float(mean_strength)
-        self.num_kernel_items = num_kernel_items
+        self.strength = strength
         self.user_thresholds, self.user_scales = float(user_thresholds), float(user_scales)
-        self.learn_base, self.accelerate = learn_base, bool(accelerate)
         self.max_iterations, self.tol = int(max_iterations), float(tol)
 
     def run(
@@ -149,7 +140,6 @@ class EM:
         init_state: EMState | str | Path | None = None,
         checkpoint: str | Path | None = None,
         checkpoint_every: int = 10,
-        mesh: Mesh | None = None,
         progress_bar: bool = True,
         callback: Callable[[int, float], None] | None = None,
     ) -> EMResult:
@@ -174,8 +164,6 @@ class EM:
             State to start from, or its file; of the same observations, in the same order.
         checkpoint, checkpoint_every
             File to save the state to, and after how many iterations each time.
-        mesh
-            Devices that share the users, along an axis named "users". The answer is the same.
         progress_bar
             Whether to show progress on standard error.
         callback
@@ -192,17 +180,32 @@ class EM:
             If EM has not converged after `max_iterations` iterations.
         """
         enter_jax()
-        check_run(checkpoint, checkpoint_every, mesh, init_state)
+        check_run(checkpoint, checkpoint_every, init_state)
         observations = check_observations(
             self.likelihood, users, items, levels, num_users, num_items
         )
         with jax.enable_x64(True), threadpool_limits(1, user_api="blas"):
             # Matrices are small and many: threads inside one of them only get in the way.
-            loop = self._begin(observations, kernel, num_levels, init_state, mesh)
+            kernels = check_kernels(kernel, observations.num_items)
+            prior = self._kernel_prior(observations)
+            loop = self._begin(
+                observations, kernels, prior, num_levels, init_state, learns=kernel is not None
+            )
             settled = self._iterate(loop, (checkpoint, checkpoint_every), progress_bar, callback)
             delta = loop.sweep(_LAST_SWEEPS, tol=_EP_TOL)
-            settled = settled and not loop.broken
-            result = loop.result(converged=settled and delta < 10 * _EP_TOL)
+            result = EMResult(
+                observations,
+                loop.steps.likelihood,
+                self.collaborative,
+                loop.leave(),
+                kernels,
+                prior,
+                self._mean_strength,
+                log_evidence=loop.log_evidence,
+                log_prior=loop.log_prior,
+                trace=np.asarray(loop.trace),
+                converged=settled and not loop.broken and delta < 10 * _EP_TOL,
+            )
         if checkpoint is not None:
             result.state.save(checkpoint)
         if not result.converged:
@@ -213,58 +216,63 @@ class EM:
     def _begin(
         self,
         observations: Observations,
-        kernel: ArrayLike | None,
+        kernels: np.ndarray,
+        prior: KernelPrior,
         num_levels: int | None,
         init_state: EMState | str | Path | None,
-        mesh: Mesh | None,
+        *,
+        learns: bool,
     ) -> Loop:
-        setting = self._setting(observations.num_items, kernel is not None)
-        items = ItemOrder(observations, [tier.end for tier in setting.kernel_prior.tiers])
-        kernels = check_kernels(kernel, observations.num_items)
-        if init_state is None:
-            start = initial_state(setting, observations, kernels, num_levels, self._user_spread)
-        else:
-            start = init_state if isinstance(init_state, EMState) else EMState.load(init_state)
-            start.check(observations, setting, len(kernels), self._user_spread)
-        loop = Loop(
-            setting, observations, kernels, items, start, mesh=mesh, accelerate=self.accelerate
+        likelihood = LIKELIHOODS[self.likelihood]
+        spread = self.user_scales if likelihood.exact else self.user_thresholds
+        start = initial_state(
+            likelihood, observations, kernels, num_levels, spread, collaborative=self.collaborative
         )
+        if init_state is not None:
+            fresh = start
+            start = init_state if isinstance(init_state, EMState) else EMState.load(init_state)
+            start.check(fresh)
+        shared, anderson = None, None
+        if self.collaborative:
+            few = likelihood.name in ("probit", "logit") and observations.num_items <= _FEW_ITEMS
+            shared = Shared(
+                kernels,
+                prior,
+                self._mean_strength,
+                learns=learns or few,
+                holds_size=likelihood.sets_unit,
+            )
+            start, anderson = shared.enter(start), Anderson()
+            observations = observations._replace(items=shared.place[observations.items])
+        loop = Loop(Steps(observations, likelihood, shared), start, anderson)
         if init_state is None:
             loop.sweep(_FIRST_SWEEPS)
         return loop
 
-    def _setting(self, num_items: int, kernel_given: bool) -> Setting:
-        """Settings for so many items."""
+    @property
+    def _mean_strength(self) -> float:
+        none = not isinstance(self.strength, KernelPrior) and self.strength == 0
+        return 0.0 if none else _MEAN_STRENGTH
+
+    def _kernel_prior(self, observations: Observations) -> KernelPrior:
+        """The prior of the kernel, with the items in tiers, most often observed first."""
+        m = observations.num_items
         if not self.collaborative:
-            kernel_prior = KernelPrior.for_items(num_items, 0.0)  # each user has the base kernel
+            prior = KernelPrior.for_items(m, 0.0)  # each user has the base kernel
         elif isinstance(self.strength, KernelPrior):
-            kernel_prior = self.strength
-            if kernel_prior.items is not None or kernel_prior.num_core > num_items:
+            prior = self.strength
+            if prior.items is not None or prior.num_core > m:
                 raise ValueError(
-                    f"strength has an order of items, or tiers of {kernel_prior.num_core} items of "
-                    f"{num_items}; give tiers of no more items, without an order"
+                    f"strength has an order of items, or tiers of {prior.num_core} items of {m}; "
+                    "give tiers of no more items, without an order"
                 )
         else:
-            core = min(num_items, self.num_kernel_items)
-            kernel_prior = KernelPrior.for_items(core, self.strength)
-        return Setting(
-            LIKELIHOODS[self.likelihood],
-            self.collaborative,
-            kernel_prior,
-            self.mean_strength,
-            learn_base=self._learns_base(num_items, kernel_given),
-        )
-
-    def _learns_base(self, num_items: int, kernel_given: bool) -> bool:
-        if self.learn_base is not None:
-            return bool(self.learn_base)
-        levels = self.likelihood in ("probit", "logit")
-        return kernel_given or (levels and num_items <= _FEW_ITEMS)
-
-    @property
-    def _user_spread(self) -> float:
-        """Spread of users' own parameters of the likelihood."""
-        return self.user_scales if self.likelihood == "gaussian" else self.user_thresholds
+            prior = KernelPrior.for_items(min(m, _MOST_CORE_ITEMS), self.strength)
+        counts = np.bincount(observations.items.ravel(), minlength=m)
+        ends = [tier.end for tier in prior.tiers if tier.end < m]
+        parts = np.split(np.argsort(-counts, kind="stable"), ends)
+        order = np.concatenate([np.sort(part) for part in parts])
+        return replace(prior, items=tuple(order.tolist()))
 
     def _iterate(
         self,
@@ -285,13 +293,8 @@ class EM:
                 if callback is not None:
                     callback(len(loop.trace), loop.per_observation)
                 if file is not None and len(loop.trace) % every == 0:
-                    loop.packed().save(file)
+                    loop.leave().save(file)
         return loop.settled(self.tol)
-
-
-def _number(strength: float | KernelPrior | None) -> float:
-    """Check what is a number; tiers are checked when the number of items is known."""
-    return 0.0 if strength is None or isinstance(strength, KernelPrior) else strength
 
 
 def _not_converged(loop: Loop, engine: EM, delta: float) -> str:

@@ -1,7 +1,8 @@
 """Levels: which of the intervals between a user's thresholds the function plus noise is in."""
 
+from functools import partial
 from numbers import Integral
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -12,22 +13,8 @@ from scipy import stats
 
 from bayesrank.distributions import OrderedLogit, OrderedProbit, TiltedMoments
 from bayesrank.distributions.ordinal import centred_thresholds
-from bayesrank.solvers.collaborative.likelihoods import (
-    Inferred,
-    Likelihood,
-    Start,
-    Users,
-    join,
-    split,
-)
-from bayesrank.solvers.collaborative.posterior import sweep
-from bayesrank.solvers.collaborative.types import (
-    LikelihoodParams,
-    Observations,
-    UserData,
-    UserState,
-    UserStatistics,
-)
+from bayesrank.infer.spi import jit
+from bayesrank.solvers.collaborative.likelihoods import Likelihood, Start, in_pieces
 
 # In units of the noise's: tastes may vary more than one rating scatters. Where that is too much,
 # what is too much goes to single items, the part of the base that is like noise.
@@ -38,13 +25,6 @@ _LONGEST_STEP = 0.5
 _SHARE = 0.5
 _RIDGE = 1e-6  # keeps the step finite where nothing is known: a gap beside a level nobody used
 _LEAST_PROBABILITY = 1e-12
-
-
-class OrdinalStatistics(NamedTuple):
-    """Gradient of a user's log evidence in ``theta`` (p,), and its expected information (p, p)."""
-
-    score: Array
-    information: Array
 
 
 class Ordinal(Likelihood):
@@ -59,11 +39,9 @@ class Ordinal(Likelihood):
         outcome = self.distribution(0.0, edges, noise, validate_args=False)
         return outcome.tilted_moments(level, mean, variance)
 
-    def start(
-        self, observations: Observations, num_levels: int | None, *, collaborative: bool
-    ) -> Start:
+    def start(self, levels: np.ndarray, num_levels: int | None, *, collaborative: bool) -> Start:
         """Thresholds that give all levels their frequencies."""
-        frequencies = _frequencies(observations.levels, num_levels)
+        frequencies = _frequencies(levels, num_levels)
         logistic = self.name == "logit"
         variance = np.pi**2 / 3 if logistic else 1.0
         # Individual models learn their scale, and start small; what users share keeps its size.
@@ -84,20 +62,15 @@ class Ordinal(Likelihood):
             values |= {"gap_factor": factors[:, :-1], "noise_factor": factors[:, -1]}
         return values
 
-    def sufficient_statistics(self, data: UserData, state: UserState) -> Inferred:
-        """Make a sweep of EP."""
+    def tilted(self, theta: Any, level: Any, mean: Any, variance: Any) -> tuple[Any, tuple]:
+        """Moments, the gradient of ``log Z`` in theta (p,), and its expected information (p, p)."""
 
-        def log_z(theta: Array, *args: Array) -> tuple[Array, TiltedMoments]:
-            moments = self.moments(theta, *args)
+        def log_z(theta: Any) -> tuple[Any, TiltedMoments]:
+            moments = self.moments(theta, level, mean, variance)
             return moments.log_z, moments
 
-        def tilt(level: Array, mean: Array, variance: Array) -> Any:
-            score, moments = jax.grad(log_z, has_aux=True)(state.theta, level, mean, variance)
-            return moments, (score, self.information(state.theta, mean, variance))
-
-        after, fit, each = sweep(tilt, data, state)
-        sums = (jnp.einsum("s,s...->...", data.filled.astype(x.dtype), x) for x in each)
-        return after, fit, OrdinalStatistics(*sums)
+        score, moments = jax.grad(log_z, has_aux=True)(theta)
+        return moments, (score, self.information(theta, mean, variance))
 
     def information(self, theta: Array, mean: Array, variance: Array) -> Array:
         """Fisher's information of an observation at a normal predictor, shape (p, p)."""
@@ -113,13 +86,14 @@ class Ordinal(Likelihood):
 
     def m_step(
         self,
-        params: LikelihoodParams,
-        users: Users,
-        statistics: tuple[UserStatistics, ...],
-        known: tuple[Array, ...],
+        shared: np.ndarray,
+        spread: np.ndarray,
+        theta: np.ndarray,
+        count: np.ndarray,
+        statistics: tuple[np.ndarray, ...],
         *,
         pooled: bool,
-    ) -> tuple[LikelihoodParams, Users]:
+    ) -> tuple[np.ndarray, np.ndarray]:
         r"""Make a step of Fisher's scoring, with users' deviations maximised out.
 
         With scores :math:`\gamma_j`, informations :math:`I_j`, deviations :math:`e_j` of precision
@@ -131,29 +105,38 @@ class Ordinal(Likelihood):
 
         and users' own are :math:`R_j (\gamma_j - \Lambda e_j - I_j \delta)`.
         """
-        theta = join([user.theta for user in users])
-        score = join([x.likelihood.score for x in statistics])
-        information = join([x.likelihood.information for x in statistics])
-        shared, free = params.shared, params.spread > 0
-        precision = jnp.where(free, 1.0 / jnp.where(free, params.spread, 1.0) ** 2, 0.0)
+        (score, information), free, gaps = statistics, spread > 0, len(shared) - 1
+        precision = np.where(free, 1.0 / np.where(free, spread, 1.0) ** 2, 0.0)
         deviation = theta - shared
-        inside = jnp.where(free[:, None] & free, information, 0.0)
-        inside += jnp.diag(jnp.where(free, precision, 1.0))
+        inside = np.where(free[:, None] & free, information, 0.0)
+        inside += np.diag(np.where(free, precision, 1.0))
         pulled = (score - deviation * precision)[..., None]
-        right = jnp.where(free[:, None], jnp.concatenate([information, pulled], axis=-1), 0.0)
-        # One batch of decompositions, of all blocks: two in one program may wait for each other's
-        # threads for ever, with jaxlib 0.10 on CPUs.
-        solved = jnp.linalg.solve(inside, right)
+        right = np.where(free[:, None], np.concatenate([information, pulled], axis=-1), 0.0)
+        solved = np.linalg.solve(inside, right)
         reach, gain = solved[..., :-1], solved[..., -1]
-        step, gaps = jnp.zeros_like(shared), shared.shape[0] - 1  # none if there are two levels
-        if pooled and gaps:
-            matrix = jnp.sum(information - information @ reach, axis=0) + _RIDGE * jnp.eye(gaps + 1)
-            total = jnp.sum(score - jnp.einsum("npq,nq->np", information, gain), axis=0)
+        step = np.zeros_like(shared)
+        if pooled and gaps:  # two levels have none
+            matrix = (information - information @ reach).sum(axis=0) + _RIDGE * np.eye(gaps + 1)
+            total = (score - np.einsum("npq,nq->np", information, gain)).sum(axis=0)
             # The shared noise, the last, is the unit.
-            step = jnp.append(_limited(jnp.linalg.solve(matrix[:-1, :-1], total[:-1])), 0.0)
+            step[:-1] = _limited(np.linalg.solve(matrix[:-1, :-1], total[:-1]))
         deviation += _SHARE * _limited(gain - reach @ step)
-        new = shared + step + jnp.where(free, deviation, 0.0)
-        return params._replace(shared=shared + step), split(new, users)
+        return shared + step, shared + step + np.where(free, deviation, 0.0)
+
+    def probabilities(self, theta: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> Any:
+        """Probability of each level, (K, p + 1), at theta (K, p) and moments of functions (K,)."""
+        with jax.enable_x64(True):
+            return np.exp(in_pieces(_log_probabilities, self, theta, mean, variance))
+
+
+@partial(jit, static_argnums=0)
+def _log_probabilities(likelihood: Ordinal, theta: Array, mean: Array, variance: Array) -> Array:
+    levels = jnp.arange(theta.shape[1] + 1)
+
+    def row(*args: Array) -> Array:
+        return jax.vmap(lambda y: likelihood.moments(args[0], y, *args[1:]).log_z)(levels)
+
+    return jax.vmap(row)(theta, mean, variance)
 
 
 class Probit(Ordinal):
@@ -190,7 +173,7 @@ def _frequencies(levels: np.ndarray, num_levels: int | None) -> np.ndarray:
     return counts / counts.sum()
 
 
-def _limited(step: Array) -> Array:
+def _limited(step: np.ndarray) -> np.ndarray:
     """Shorten steps that no quadratic model is good for."""
-    longest = jnp.max(jnp.abs(step), axis=-1, keepdims=True)
-    return step * jnp.minimum(1.0, _LONGEST_STEP / jnp.maximum(longest, 1e-300))
+    longest = np.abs(step).max(axis=-1, keepdims=True)
+    return step * np.minimum(1.0, _LONGEST_STEP / np.maximum(longest, 1e-300))

@@ -1,4 +1,4 @@
-"""What a likelihood is to EM: an object with its prior, sufficient statistics and M-step.
+"""What a likelihood is to EM: an object with its start, prior, sites, and M-step.
 
 - ``GaussianNoise`` sees ``a + c (x - a)`` plus normal noise, with ``theta`` the anchor ``a``,
   ``log c`` and the log noise. The anchor is the mean of all numbers.
@@ -10,37 +10,53 @@ Thresholds have mean zero, and users' shared noise of levels is one: ``f`` carri
 A user's ``theta`` is the shared one plus normal deviations, as in `bayesrank.models.collaborative`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
-from jax.scipy.stats import norm
+from numpy.typing import NDArray
+from scipy.stats import norm
 
-from bayesrank.distributions import BradleyTerry, TiltedMoments
-from bayesrank.solvers.collaborative.posterior import sweep
-from bayesrank.solvers.collaborative.types import (
-    LikelihoodParams,
-    Observations,
-    SharedPrior,
-    UserBlock,
-    UserData,
-    UserFit,
-    UserState,
-    UserStatistics,
-)
+from bayesrank._sizes import next_size
+from bayesrank.distributions import BradleyTerry
+from bayesrank.infer.spi import cavity, jit, log_sites, match
+from bayesrank.solvers.collaborative.users import Group, Observations
 
-Users = tuple[UserState, ...]
-Inferred = tuple[UserState, UserFit, Any]
+Array = NDArray[np.float64]
+_FEWEST_ROWS, _MOST_ROWS = 32, 32_768  # of what is compiled: shapes are powers of two in between
 
 
 class Start(NamedTuple):
     """Where EM starts: parameters (p,), level and variance of the functions."""
 
-    theta: np.ndarray
+    theta: Array
     level: float
     variance: float
+
+
+class Rows(NamedTuple):
+    """What the E-step found of the predictor of each observation (K,)."""
+
+    levels: Array
+    theta: Array  # of the user, (K, p)
+    prior_mean: Array
+    shift: Array  # derivative of the log evidence in the prior mean
+    mean: Array  # the posterior's less the prior's
+    variance: Array
+
+
+class Update(NamedTuple):
+    """What a likelihood makes of these."""
+
+    tau: Array  # new sites, (K,)
+    nu: Array
+    log_evidence: Array  # terms of it, but for the users' log determinants, (K,)
+    delta: float  # how far a posterior mean is from the tilted, in the cavity's deviations
+    statistics: tuple[Array, ...]  # a row each; `Likelihood.m_step` gets users' sums
 
 
 @dataclass(frozen=True)
@@ -52,48 +68,61 @@ class Likelihood:
     sets_unit: ClassVar[bool] = True  # whether noise is the unit: only ratios are learned
     sees_level: ClassVar[bool] = True  # whether an observation depends on the level of a function
 
-    def start(
-        self, observations: Observations, num_levels: int | None, *, collaborative: bool
-    ) -> Start:
+    def start(self, levels: Array, num_levels: int | None, *, collaborative: bool) -> Start:
         """Values to start from."""
         return Start(np.zeros(0), 0.0, 1.0)
 
-    def spread(self, size: int, user_spread: float, *, collaborative: bool) -> np.ndarray:
+    def spread(self, size: int, user_spread: float, *, collaborative: bool) -> Array:
         """Spread of users' parameters, shape (p,), where that of those that may differ is given."""
         return np.full(size, user_spread)
 
-    def program_params(self, shared: np.ndarray, factors: np.ndarray | None) -> dict[str, Any]:
+    def program_params(self, shared: Array, factors: Array | None) -> dict[str, Any]:
         """Sites of the program: shared parameters, and users' factors (n, p) where they differ."""
         return {}
 
-    def log_prior(self, params: LikelihoodParams, theta: Array, known: Array) -> Array:
-        """Log density of users' deviations, those of no user left out; a scalar."""
-        free = params.spread > 0
-        spread = jnp.where(free, params.spread, 1.0)
-        density = norm.logpdf(theta, params.shared, spread)
-        return jnp.sum(jnp.where(free & known[..., None], density, 0.0))
+    def log_prior(self, shared: Array, spread: Array, theta: Array) -> float:
+        """Log density of the deviations of users, theta (u, p)."""
+        free = spread > 0
+        return float(norm.logpdf(theta[:, free], shared[free], spread[free]).sum())
 
-    def sufficient_statistics(self, data: UserData, state: UserState) -> Inferred:
-        """Make one user's E-step: the next state, the fit, and statistics for `m_step`."""
+    def sites(self, tau: Array, nu: Array, levels: Array, theta: Array) -> tuple[Array, Array]:
+        """Sites (K,) to begin the E-step with, theta (K, p) those of the observations' users."""
+        return tau, nu
+
+    def update(self, tau: Array, nu: Array, rows: Rows) -> Update:
+        """Make a parallel sweep of EP, from the sites of the posterior that the rows are of."""
+        before = nu - tau * rows.prior_mean  # measured from the prior mean
+        new_tau, new_nu, terms, moved, statistics = in_pieces(_tilt, self, tau, before, *rows)
+        terms = terms + 0.5 * before * rows.mean
+        nu = new_nu + new_tau * rows.prior_mean
+        return Update(new_tau, nu, terms, float(moved.max()), statistics)
+
+    def tilted(self, theta: Any, level: Any, mean: Any, variance: Any) -> tuple[Any, tuple]:
+        """Moments of one observation at its cavity, and its statistics."""
         raise NotImplementedError
 
     def m_step(
         self,
-        params: LikelihoodParams,
-        users: Users,
-        statistics: tuple[UserStatistics, ...],
-        known: tuple[Array, ...],
+        shared: Array,
+        spread: Array,
+        theta: Array,
+        count: Array,
+        statistics: tuple[Array, ...],
         *,
         pooled: bool,
-    ) -> tuple[LikelihoodParams, Users]:
-        """Improve what users share, if `pooled`, and what is their own; of all blocks together."""
-        return params, users
+    ) -> tuple[Array, Array]:
+        """Improve what users share (p,), if `pooled`, and their own (u, p); `count` is (u,)."""
+        return shared, theta
 
     def alone(
-        self, params: LikelihoodParams, prior: SharedPrior, users: UserState, block: UserBlock
-    ) -> tuple[UserState, Array]:
-        """Maximise in users' own parameters first, if better than EM; users, and the last step."""
-        return users, jnp.zeros(())
+        self,
+        shared: Array,
+        spread: Array,
+        observations: Observations,
+        priors: list[tuple[Group, Array, Array]],
+    ) -> tuple[Array, float] | None:
+        """Own parameters (n, p) given what is shared, and the last step, if better than by EM."""
+        return None
 
 
 class Pairwise(Likelihood):
@@ -102,24 +131,40 @@ class Pairwise(Likelihood):
     name = "pairwise"
     sees_level = False
 
-    def sufficient_statistics(self, data: UserData, state: UserState) -> Inferred:
-        """Make a sweep of EP."""
-
-        def tilt(level: Array, mean: Array, variance: Array) -> tuple[TiltedMoments, tuple[()]]:
-            return BradleyTerry(0.0, validate_args=False).tilted_moments(1, mean, variance), ()
-
-        return sweep(tilt, data, state)
+    def tilted(self, theta: Any, level: Any, mean: Any, variance: Any) -> tuple[Any, tuple]:
+        """Moments of a win of the first."""
+        return BradleyTerry(0.0, validate_args=False).tilted_moments(1, mean, variance), ()
 
 
-def join(parts: list[Array]) -> Array:
-    """Users of all blocks, one after the other."""
-    return jnp.concatenate([x.reshape(-1, *x.shape[2:]) for x in parts])
+@partial(jit, static_argnums=0)
+def _tilt(
+    likelihood: Likelihood,
+    tau: Any,
+    nu: Any,
+    levels: Any,
+    theta: Any,
+    prior_mean: Any,
+    shift: Any,
+    mean: Any,
+    variance: Any,
+) -> Any:
+    """New sites, terms of the evidence, how far means move, and statistics, all of (K,) rows."""
+    m, v, _ = cavity(tau, nu, mean, variance)
+    moments, statistics = jax.vmap(likelihood.tilted)(theta, levels, prior_mean + m, v)
+    new_tau, new_nu, _ = match(moments, m, v)
+    # The tilted mean against the posterior's, which EP makes equal.
+    moved = jnp.abs(m + moments.d1 * v - mean) / jnp.sqrt(v)
+    return new_tau, new_nu, moments.log_z - log_sites(tau, nu, m, v), moved, statistics
 
 
-def split(theta: Array, users: Users) -> Users:
-    """Undo `join`."""
-    ends = np.cumsum([user.theta.shape[0] * user.theta.shape[1] for user in users])
-    return tuple(
-        user._replace(theta=x.reshape(user.theta.shape))
-        for user, x in zip(users, jnp.split(theta, ends[:-1]), strict=True)
-    )
+def in_pieces(function: Callable[..., Any], likelihood: Likelihood, *columns: Array) -> Any:
+    """Apply a jitted function to rows (K, ...) of columns, in pieces of few sizes."""
+    count, found = len(columns[0]), []
+    for start in range(0, max(count, 1), _MOST_ROWS):
+        piece = [column[start : start + _MOST_ROWS] for column in columns]
+        size = len(piece[0])
+        rows = next_size(size, _FEWEST_ROWS)
+        padded = [np.resize(column, (rows, *column.shape[1:])) for column in piece]
+        made = function(likelihood, *padded)
+        found.append(jax.tree.map(lambda x, size=size: np.asarray(x)[:size], made))
+    return jax.tree.map(lambda *x: np.concatenate(x), *found)

@@ -9,51 +9,41 @@ items, :math:`w = K^{-1} k(X, x)` and :math:`\epsilon \sim N(0, k(x, x) - w' k(X
 which extends mean and kernel of the known items to all of them.
 """
 
-from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve
+from threadpoolctl import threadpool_limits
 
-from bayesrank.gp import KernelPrior
-from bayesrank.infer.spi import jit
-from bayesrank.solvers.collaborative.blocks import make_blocks
 from bayesrank.solvers.collaborative.data import check_observations
-from bayesrank.solvers.collaborative.e_step import expect
 from bayesrank.solvers.collaborative.likelihood_ordinal import Ordinal
-from bayesrank.solvers.collaborative.state import EMState, fingerprint, pack, unpack
-from bayesrank.solvers.collaborative.types import (
-    LikelihoodParams,
-    Observations,
-    Setting,
-    SharedPrior,
-    State,
-    UserBlock,
-    UserState,
-)
+from bayesrank.solvers.collaborative.likelihoods import Likelihood
+from bayesrank.solvers.collaborative.state import EMState, fingerprint
+from bayesrank.solvers.collaborative.steps import Steps
+from bayesrank.solvers.collaborative.users import Observations, prior_of
 
 _STEPS = 200
 _TOL = 1e-4
 
 
 def fit_users(
-    setting: Setting, state: EMState, users: ArrayLike, items: ArrayLike, levels: ArrayLike | None
+    likelihood: Likelihood,
+    state: EMState,
+    users: ArrayLike,
+    items: ArrayLike,
+    levels: ArrayLike | None,
 ) -> tuple[Observations, EMState, dict[str, Any]]:
     """Fit new users' functions and own parameters: observations, state, and `EMResult` fields."""
-    observations = check_observations(
-        setting.likelihood.name, users, items, levels, None, len(state.mean)
-    )
+    observations = check_observations(likelihood.name, users, items, levels, None, len(state.mean))
     parameters = len(state.shared_theta)
-    if isinstance(setting.likelihood, Ordinal) and observations.levels.max() > parameters:
+    if isinstance(likelihood, Ordinal) and observations.levels.max() > parameters:
         raise ValueError(
             f"levels go up to {observations.levels.max():g}, those known to {parameters}"
         )
     n, count = observations.num_users, len(observations.users)
-    start = state._replace(
+    new = state._replace(
         tau=np.zeros(count),
         nu=np.zeros(count),
         theta=np.tile(state.shared_theta, (n, 1)),
@@ -61,57 +51,25 @@ def fit_users(
         user_scale=np.ones(n),
         fingerprint=fingerprint(observations),
     )
-    blocks = make_blocks(observations, max_blocks=2, alike=True)
-    with jax.enable_x64(True):
-        laid_out, placed = jax.device_put((unpack(start, blocks), blocks))
+    steps = Steps(observations, likelihood, None)
+    with jax.enable_x64(True), threadpool_limits(1, user_api="blas"):
+        priors = [
+            (group, *prior_of(group, observations, new.mean, new.kernel, new))
+            for group in steps.groups
+        ]
+        own = likelihood.alone(new.shared_theta, new.spread, observations, priors)
         figures: dict[str, Any] = {}
-        for _ in range(_STEPS):
-            laid_out, figures = _round(setting, laid_out, placed)
-            if figures["converged"]:
+        for _ in range(_STEPS if own is None else 1):
+            before = new if own is None else new._replace(theta=own[0])
+            found = steps.expect(before)
+            figures = {"log_evidence": found.log_evidence, "log_prior": steps.log_prior(before)}
+            new, moved = found.state, found.delta if own is None else own[1]
+            if own is None:
+                new = steps.users_own(new, found, pooled=False)
+                moved = max(moved, float(np.abs(new.theta - before.theta).max(initial=0.0)))
+            if moved < _TOL:
                 break
-        return observations, pack(laid_out, blocks, observations, setting.model), figures
-
-
-def _round(
-    setting: Setting, state: State, blocks: tuple[UserBlock, ...]
-) -> tuple[State, dict[str, Any]]:
-    """Make a step of all blocks; also return the results of the state that it began with."""
-    # Code is compiled for a kind of observation, whatever else was settled when EM was run.
-    fixed = Setting(
-        setting.likelihood,
-        collaborative=False,
-        kernel_prior=KernelPrior(()),
-        mean_strength=0.0,
-        learn_base=False,
-    )
-    pairs = zip(blocks, state.users, strict=True)
-    steps = [_step(fixed, state.prior, state.params, user, block) for block, user in pairs]
-    users, log_evidence, log_prior, moved = zip(*steps, strict=True)
-    return state._replace(users=users), {
-        "log_evidence": float(sum(log_evidence)),
-        "log_prior": float(sum(log_prior)),
-        "converged": float(max(moved)) < _TOL,
-    }
-
-
-@partial(jit, static_argnums=0)
-def _step(
-    setting: Setting,
-    prior: SharedPrior,
-    params: LikelihoodParams,
-    users: UserState,
-    block: UserBlock,
-) -> tuple[UserState, Array, Array, Array]:
-    """E- and M-step of a block: users, log evidence (), log prior () before it, and the change."""
-    likelihood, known = setting.likelihood, block.known
-    users, moved = likelihood.alone(params, prior, users, block)
-    log_prior = likelihood.log_prior(params, users.theta, known)
-    after, own, sums = expect(setting, None, prior, users, block)
-    if not likelihood.exact and params.shared.shape[0]:
-        after = likelihood.m_step(params, (after,), (own,), (known,), pooled=False)[1][0]
-        change = jnp.abs(after.theta - users.theta)
-        moved = jnp.max(jnp.where(known[..., None], change, 0.0))
-    return after, sums.log_evidence, log_prior, jnp.maximum(moved, sums.delta)
+        return observations, new, figures | {"converged": moved < _TOL}
 
 
 def extend_prior(

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from threadpoolctl import threadpool_limits
 
 from bayesrank._stack import outside
 from bayesrank._validate import check_count
+from bayesrank.distributions.ordinal import centred_thresholds
 from bayesrank.gp import KernelPrior
 from bayesrank.infer import ConvergenceWarning
 from bayesrank.solvers.collaborative.likelihood_gaussian import GaussianNoise
-from bayesrank.solvers.collaborative.likelihood_ordinal import Ordinal, thresholds
+from bayesrank.solvers.collaborative.likelihood_ordinal import Ordinal
+from bayesrank.solvers.collaborative.likelihoods import Likelihood
 from bayesrank.solvers.collaborative.new_data import extend_prior, fit_users
-from bayesrank.solvers.collaborative.predict import draws_of, functions_of, level_probabilities
 from bayesrank.solvers.collaborative.state import EMState
-from bayesrank.solvers.collaborative.types import Observations, Setting
+from bayesrank.solvers.collaborative.users import Observations, groups_of, posteriors
 
 Array = NDArray[np.float64]
 
@@ -31,8 +33,8 @@ class EMResult:
 
     Attributes
     ----------
-    observations, setting
-        What it was fitted to, and the engine's settings.
+    observations, likelihood, collaborative
+        What it was fitted to, and as what.
     state
         Everything that was estimated. ``state.save(path)`` writes it, and ``EM.run(...,
         init_state=path)`` continues from there.
@@ -40,6 +42,8 @@ class EMResult:
         Base kernels of the items, shape (C, m, m).
     kernel_prior
         Prior of the kernel, which a program takes as its ``strength``.
+    mean_strength
+        How many users the prior of the mean is worth.
     log_evidence
         Log probability of the observations at the estimate, in nats: exact for numbers, else EP's.
     log_prior
@@ -60,10 +64,12 @@ class EMResult:
     """
 
     observations: Observations = field(repr=False)
-    setting: Setting
+    likelihood: Likelihood
+    collaborative: bool
     state: EMState = field(repr=False)
     base_kernels: Array = field(repr=False)
     kernel_prior: KernelPrior = field(repr=False)
+    mean_strength: float
     log_evidence: float
     log_prior: float
     trace: Array = field(repr=False)
@@ -110,7 +116,7 @@ class EMResult:
         """
         self._need_levels()
         with jax.enable_x64(True):
-            return np.asarray(thresholds(jnp.asarray(self.state.theta[:, :-1])))
+            return np.asarray(centred_thresholds(np.exp(self.state.theta[:, :-1])))
 
     @property
     def params(self) -> dict[str, Array]:
@@ -121,10 +127,10 @@ class EMResult:
         """
         prior, state = self.kernel_prior, self.state
         values = {"h": self.mean, "Sigma": prior.core(self.kernel)}
-        if prior.informative or self.setting.mean_strength:
+        if prior.informative or self.mean_strength:
             values |= {"level": state.level, "scales": state.scales}
         factors = np.exp(state.theta - state.shared_theta) if state.spread.any() else None
-        values |= self.setting.likelihood.program_params(state.shared_theta, factors)
+        values |= self.likelihood.program_params(state.shared_theta, factors)
         return {name: value for name, value in values.items() if value.size}  # two levels: no gaps
 
     def functions(self, users: ArrayLike | None = None) -> tuple[Array, Array]:
@@ -143,10 +149,31 @@ class EMResult:
         n = self.observations.num_users
         who = np.arange(n) if users is None else self._known(users, n, "user")
         different, place = np.unique(who, return_inverse=True)
-        mean, variance = np.empty((2, len(different), len(self.mean)))
-        for rows, moments in functions_of(different, self.state, self.observations):
-            mean[rows], variance[rows] = moments
+        scale, diagonal = self.state.user_scale[different], np.diagonal(self.kernel)
+        mean = self.mean + self.state.user_level[different, None]
+        variance = scale[:, None] * diagonal
+        for user, across, shift, gain in self._explained(different):
+            row = np.searchsorted(different, user)
+            mean[row] += shift @ across
+            variance[row] -= ((gain @ across) * across).sum(axis=0)
         return mean[place], variance[place]
+
+    def _explained(
+        self, users: NDArray[np.int64], columns: dict[int, Any] | None = None
+    ) -> Iterator[tuple[int, Array, Array, Array]]:
+        """Of those of different `users` who have observations: ``P_j Sigma``, ``a_j``, ``G_j``.
+
+        ``P_j Sigma`` (s, m) is with the user's own scale, and of a user's `columns` if given.
+        """
+        seen, state = self.observations, self.state
+        wanted, groups = np.arange(len(self.mean)), groups_of(seen, users)
+        with threadpool_limits(1, user_api="blas"):
+            for stack in posteriors(groups, seen, state.mean, state.kernel, state):
+                for row, user in enumerate(stack.users.tolist()):
+                    items = seen.items[stack.rows[row]].T[:, :, None]
+                    wanted = wanted if columns is None else columns[user]
+                    across = np.tensordot(seen.weights, state.kernel[items, wanted], 1)
+                    yield user, state.user_scale[user] * across, stack.shift[row], stack.gain[row]
 
     def draw(self, users: ArrayLike, num_samples: int = 200, seed: int = 0) -> Array:
         """Draw users' functions at every item from their posteriors, shape (num_samples, u, m).
@@ -170,10 +197,19 @@ class EMResult:
             raise ValueError(f"users has shape {who.shape}; pass one shape (u,)")
         check_count(num_samples, "num_samples", 0)
         rng = np.random.default_rng(seed)
-        shape = num_samples, len(self.mean)
+        means, _ = self.functions(who)
+        told = {
+            user: (gain @ across).T @ across
+            for user, across, _, gain in self._explained(np.unique(who))
+        }
         draws = np.empty((num_samples, len(who), len(self.mean)))
-        for column, j in enumerate(who):
-            draws[:, column] = draws_of(j, self.state, self.observations, rng.normal(size=shape))
+        for column, user in enumerate(who.tolist()):
+            prior = self.state.user_scale[user] * self.kernel
+            values, vectors = np.linalg.eigh(prior - told.get(user, 0.0))
+            # Eigenvalues that are negative at rounding level are zero.
+            root = vectors * np.sqrt(np.maximum(values, 0.0))
+            normal = rng.normal(size=(num_samples, len(self.mean)))
+            draws[:, column] = means[column] + normal @ root.T
         return draws
 
     def predict_latent(self, users: ArrayLike, items: ArrayLike) -> tuple[Array, Array]:
@@ -195,12 +231,15 @@ class EMResult:
             raise ValueError(
                 f"users has shape {who.shape}, items {what.shape}; pass one shape (K,)"
             )
-        different, place = np.unique(who, return_inverse=True)
-        mean, variance = np.empty((2, len(who)))
-        for rows, moments in functions_of(different, self.state, self.observations):
-            mine = (place >= rows.start) & (place < rows.stop)
-            at = place[mine] - rows.start, what[mine]
-            mean[mine], variance[mine] = (values[at] for values in moments)
+        state, order = self.state, np.argsort(who, kind="stable")
+        mean = state.mean[what] + state.user_level[who]
+        variance = state.user_scale[who] * np.diagonal(state.kernel)[what]
+        different, starts = np.unique(who[order], return_index=True)
+        rows = dict(zip(different.tolist(), np.split(order, starts[1:]), strict=True))
+        columns = {user: what[mine] for user, mine in rows.items()}
+        for user, across, shift, gain in self._explained(different, columns):
+            mean[rows[user]] += shift @ across
+            variance[rows[user]] -= ((gain @ across) * across).sum(axis=0)
         return mean, variance
 
     def predict_number(self, users: ArrayLike, items: ArrayLike) -> tuple[Array, Array]:
@@ -216,7 +255,7 @@ class EMResult:
         ValueError
             As there, or if the observations are not numbers.
         """
-        likelihood = self.setting.likelihood
+        likelihood = self.likelihood
         if not isinstance(likelihood, GaussianNoise):
             raise ValueError(
                 f"the observations are {likelihood.name}, not numbers; use predict_proba, "
@@ -243,7 +282,7 @@ class EMResult:
         likelihood = self._need_levels()
         moments = self.predict_latent(users, items)
         theta = self.state.theta[np.asarray(users)]
-        return level_probabilities(likelihood, theta, *moments)
+        return likelihood.probabilities(theta, *moments)
 
     def condition(
         self, users: ArrayLike, items: ArrayLike, levels: ArrayLike | None = None
@@ -268,11 +307,11 @@ class EMResult:
         ConvergenceWarning
             If their own parameters have not converged.
         """
-        if not self.setting.collaborative:
+        if not self.collaborative:
             raise ValueError(
                 "individual models share nothing with new users; fit with collaborative=True"
             )
-        observations, state, figures = fit_users(self.setting, self.state, users, items, levels)
+        observations, state, figures = fit_users(self.likelihood, self.state, users, items, levels)
         if not figures["converged"]:
             message = "parameters of the new users have not converged; check their predictions"
             warnings.warn(message, ConvergenceWarning, stacklevel=outside())
@@ -315,7 +354,7 @@ class EMResult:
         ValueError
             If models are individual.
         """
-        if not self.setting.collaborative:
+        if not self.collaborative:
             raise ValueError(
                 "individual models share nothing with new users; fit with collaborative=True"
             )
@@ -330,7 +369,7 @@ class EMResult:
         return replace(self, state=state, observations=more)
 
     def _need_levels(self) -> Ordinal:
-        likelihood = self.setting.likelihood
+        likelihood = self.likelihood
         if not isinstance(likelihood, Ordinal):
             raise ValueError(f"{likelihood.name} observations have no levels")
         return likelihood

@@ -6,22 +6,11 @@ import hashlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayesrank._states import check_axes, check_covariances, read_state, write_state
-from bayesrank.solvers.collaborative.blocks import restore, take
-from bayesrank.solvers.collaborative.types import (
-    Base,
-    LikelihoodParams,
-    Observations,
-    Setting,
-    SharedPrior,
-    State,
-    UserBlock,
-    UserState,
-)
+from bayesrank.solvers.collaborative.likelihoods import Likelihood
+from bayesrank.solvers.collaborative.users import Observations
 
 _AXES = {
     "mean": "m",
@@ -37,11 +26,11 @@ _AXES = {
     "user_scale": "n",
 }
 
-Array = Any  # float64: NumPy's on the host, JAX's on devices
+Array = Any  # NumPy's, float64
 
 
 class EMState(NamedTuple):
-    """Everything that EM estimates, whatever the devices and blocks were.
+    """Everything that EM estimates.
 
     Attributes
     ----------
@@ -109,10 +98,8 @@ class EMState(NamedTuple):
         texts = {name: str(fields[name]) for name in ("model", "fingerprint")}
         return cls(**fields | texts)
 
-    def check(
-        self, observations: Observations, setting: Setting, num_kernels: int, user_spread: float
-    ) -> None:
-        """Refuse data or a model other than the state's.
+    def check(self, fresh: EMState) -> None:
+        """Refuse data or a model other than those of a state to start from.
 
         Raises
         ------
@@ -120,27 +107,25 @@ class EMState(NamedTuple):
             If users, items, levels or their order differ, or the model, the number of base
             kernels, or how much users differ.
         """
-        if str(self.fingerprint) != fingerprint(observations):
+        if self.fingerprint != fresh.fingerprint:
             raise ValueError(
                 "init_state is of other observations; pass those that it was made with, in the "
                 "same order, or leave it out"
             )
-        if str(self.model) != setting.model:
+        if self.model != fresh.model:
             raise ValueError(
-                f"init_state is of the model {str(self.model)!r}, not {setting.model!r}; pass a "
-                "state of this model, or leave it out"
+                f"init_state is of the model {self.model!r}, not {fresh.model!r}; pass a state of "
+                "this model, or leave it out"
             )
-        if len(self.scales) != num_kernels:
+        if len(self.scales) != len(fresh.scales):
             raise ValueError(
-                f"init_state has scales of {len(self.scales)} base kernels, not of {num_kernels}; "
-                "pass the kernel that it was made with, or leave it out"
+                f"init_state has scales of {len(self.scales)} base kernels, not of "
+                f"{len(fresh.scales)}; pass the kernel that it was made with, or leave it out"
             )
-        kind: Any = {"collaborative": setting.collaborative}
-        spread = setting.likelihood.spread(len(self.spread), user_spread, **kind)
-        if not np.array_equal(self.spread, spread):
+        if not np.array_equal(self.spread, fresh.spread):
             raise ValueError(
                 f"init_state has the spread {self.spread.tolist()} of users' parameters, not "
-                f"{spread.tolist()}; give user_thresholds or user_scales as it was made with"
+                f"{fresh.spread.tolist()}; give user_thresholds or user_scales as it was made with"
             )
 
 
@@ -154,111 +139,79 @@ def fingerprint(observations: Observations) -> str:
 
 
 def initial_state(
-    setting: Setting,
+    likelihood: Likelihood,
     observations: Observations,
     kernels: Array,
     num_levels: int | None,
     user_spread: float,
+    *,
+    collaborative: bool,
 ) -> EMState:
     """Where to start, by the likelihood; `user_spread` is that of users' own parameters."""
-    kind: Any = {"collaborative": setting.collaborative}
-    theta, level, variance = setting.likelihood.start(observations, num_levels, **kind)
-    scales = variance / len(kernels) / np.array([np.diagonal(k).mean() for k in kernels])
+    kind: Any = {"collaborative": collaborative}
+    theta, level, variance = likelihood.start(observations.levels, num_levels, **kind)
+    scales = variance / len(kernels) / np.diagonal(kernels, axis1=1, axis2=2).mean(axis=1)
     n, count = observations.num_users, len(observations.users)
     return EMState(
         mean=np.full(observations.num_items, level),
-        kernel=np.einsum("c,cij->ij", scales, kernels),
+        kernel=np.tensordot(scales, kernels, 1),
         level=np.asarray(level),
         scales=scales,
         shared_theta=theta,
-        spread=setting.likelihood.spread(len(theta), user_spread, **kind),
+        spread=likelihood.spread(len(theta), user_spread, **kind),
         tau=np.zeros(count),
         nu=np.zeros(count),
         theta=np.tile(theta, (n, 1)),
         user_level=np.zeros(n),
         user_scale=np.ones(n),
-        model=setting.model,
+        model=f"{likelihood.name}, {'collaborative' if collaborative else 'individual'}",
         fingerprint=fingerprint(observations),
     )
 
 
-def unpack(state: EMState, blocks: tuple[UserBlock, ...]) -> State:
-    """Lay the state out as the blocks."""
-    users = tuple(
-        UserState(
-            take(state.tau, b.entries),
-            take(state.nu, b.entries),
-            take(state.theta, b.users),
-            take(state.user_level, b.users),
-            take(state.user_scale, b.users, empty=1.0),
+class Coordinates:
+    """States as flat arrays of logarithms and factors, of which every combination is a state."""
+
+    def __init__(self, size: int, unit: float, *, holds_size: Array | None) -> None:
+        self._below = np.tri(size, k=-1, dtype=bool)
+        self._unit, self._sizes = unit, holds_size
+
+    def flat(self, state: EMState) -> Array:
+        """The state, first what `residual` weighs."""
+        factor = np.linalg.cholesky(state.kernel)
+        sites = np.log(np.where(state.tau > 0, state.tau, 1.0))
+        weighed = np.log(np.diagonal(factor)), state.shared_theta, state.mean, factor[self._below]
+        rest = np.log(state.scales), state.level, sites, state.nu, state.theta
+        return np.concatenate([np.ravel(x) for x in (*weighed, *rest)])
+
+    def residual(self, before: Array, after: Array, state: EMState) -> Array:
+        """Change of kernel, shared parameters and mean, in units that are alike."""
+        logs = len(state.kernel) + len(state.shared_theta)
+        change = (after - before)[: logs + len(state.mean) + int(self._below.sum())]
+        change[logs:] /= self._unit
+        return change
+
+    def state(self, point: Array, state: EMState) -> EMState:
+        """Undo `flat`; what is not a coordinate, or has no logarithm, is as in `state`."""
+        logs, (below, free) = np.diagonal(state.kernel), (self._below, state.spread > 0)
+        like = logs, state.shared_theta, state.mean, state.kernel[below], state.scales, state.level
+        like = (*like, state.tau, state.nu, state.theta)
+        parts = np.split(point, np.cumsum([np.size(x) for x in like])[:-1])
+        logs, shared, mean, inside, scales, level, tau, nu, theta = (
+            x.reshape(np.shape(y)) for x, y in zip(parts, like, strict=True)
         )
-        for b in blocks
-    )
-    return State(
-        SharedPrior(state.mean, state.kernel),
-        Base(state.level, state.scales),
-        LikelihoodParams(state.shared_theta, state.spread),
-        users,
-    )
-
-
-def pack(
-    state: State, blocks: tuple[UserBlock, ...], observations: Observations, model: str
-) -> EMState:
-    """Undo `unpack`. Users without observations get what is shared."""
-    prior, base, params, users = jax.tree.map(_on_host, state)
-    n, count = observations.num_users, len(observations.users)
-    own: list[Any] = [np.zeros(count), np.zeros(count), np.tile(params.shared, (n, 1))]
-    own += [np.zeros(n), np.ones(n)]
-    for block, user in zip(blocks, users, strict=True):
-        places = block.entries, block.entries, *[block.users] * 3
-        own = [restore(*arrays) for arrays in zip(own, user, places, strict=True)]
-    estimate: list[Any] = [*prior, *base, *params, *own]
-    return EMState(*estimate, model=model, fingerprint=fingerprint(observations))
-
-
-def _on_host(array: Any) -> Array:
-    """All of an array that may be spread over several processes."""
-    if not array.is_fully_addressable:
-        from jax.experimental import multihost_utils
-
-        array = multihost_utils.process_allgather(array, tiled=True)
-    return np.asarray(array)
-
-
-def to_coordinates(state: State) -> State:
-    """A state as logarithms and factors, of which every combination is a state; kernel first."""
-    factor = jnp.linalg.cholesky(state.prior.kernel)
-    diagonal = jnp.diagonal(factor)
-    factor += jnp.diag(jnp.log(diagonal) - diagonal)
-    return state._replace(
-        prior=state.prior._replace(kernel=factor),
-        base=state.base._replace(scales=jnp.log(state.base.scales)),
-        users=tuple(user._replace(tau=_log(user.tau)) for user in state.users),
-    )
-
-
-def from_coordinates(point: State, state: State) -> State:
-    """Undo `to_coordinates`; what is not a coordinate, or has no logarithm, is as in `state`."""
-    diagonal = jnp.diagonal(point.prior.kernel)
-    factor = point.prior.kernel + jnp.diag(jnp.exp(diagonal) - diagonal)
-    differ, shared = state.params.spread > 0, point.params.shared
-    users = tuple(
-        new._replace(
-            tau=jnp.where(old.tau > 0, jnp.exp(new.tau), old.tau),
-            theta=jnp.where(differ, new.theta, shared),
-            level=old.level,
-            scale=old.scale,
+        factor = np.diag(np.exp(logs))
+        factor[below] = inside
+        scales = np.exp(scales)
+        if self._sizes is not None:  # else the combination would change what is held
+            scales *= (state.scales @ self._sizes) / (scales @ self._sizes)
+        return state._replace(
+            mean=mean,
+            kernel=factor @ factor.T,
+            level=level,
+            scales=scales,
+            shared_theta=shared,
+            tau=np.where(state.tau > 0, np.exp(tau), state.tau),
+            nu=nu,
+            theta=np.where(free, theta, shared),
         )
-        for new, old in zip(point.users, state.users, strict=True)
-    )
-    return State(
-        point.prior._replace(kernel=factor @ factor.T),
-        point.base._replace(scales=jnp.exp(point.base.scales)),
-        state.params._replace(shared=shared),
-        users,
-    )
-
-
-def _log(values: Array) -> Array:
-    return jnp.where(values > 0, jnp.log(jnp.where(values > 0, values, 1.0)), 0.0)

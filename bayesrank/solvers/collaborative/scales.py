@@ -1,0 +1,204 @@
+r"""The M-step of the scales of the base kernels: a Newton step in their logarithms.
+
+With the kernel that the M-step chooses inserted, the expected log joint density is a function of
+the scales alone; ``docs/systems/collaborative.md`` states it. Its derivatives are traces, with
+
+.. math:: \partial \log |\Psi| = \mathrm{tr} \Psi^{-1} K_c, \quad
+    \partial^2 \log |\Psi| = -\mathrm{tr} \Psi^{-1} K_c \Psi^{-1} K_d.
+"""
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesrank.gp import KernelPrior, Tier
+from bayesrank.solvers.collaborative.newton import ascent_step
+from bayesrank.solvers.collaborative.users import inverse
+
+Array = NDArray[np.float64]
+
+# No kernel's variance is below this part of the largest one's: what keeps the mixture positive
+# definite may be a kernel that the data have no use for.
+_SMALLEST = 1e-6
+_SHORTEST_SHARE = 1e-3  # of a step: what is shorter is none
+
+
+class CoreKernels(NamedTuple):
+    """What is needed of the base kernels; the core items come first."""
+
+    core: Array  # of the core items, shape (C, c, c)
+    across: Array  # between core and other items, shape (C, c, k)
+    own: Array  # variances of the other items, shape (C, k)
+
+
+class FunctionMoments(NamedTuple):
+    """Second moments of users' functions about the mean, summed over users."""
+
+    core: Array  # (c, c)
+    across: Array  # with what is left of the other items by their weights, (c, k)
+    rest: Array  # of what is left of the other items, (k,)
+
+
+def improved_scales(
+    scales: Array,
+    kernels: CoreKernels,
+    weights: Array,
+    moments: FunctionMoments,
+    num_users: int,
+    prior: KernelPrior,
+    *,
+    hold: bool,
+) -> Array:
+    """A Newton step in log scales (C,) that does not lower the objective; `hold` keeps the size.
+
+    `weights` (c, k) are those by which other items follow the core in `moments`.
+    """
+    size = np.diagonal(kernels.core, axis1=1, axis2=2).mean(axis=1)
+
+    def held(new: Array) -> Array:
+        return new * (scales @ size) / (new @ size) if hold else new
+
+    def objective(new: Array) -> float:
+        try:
+            return _objective(new, kernels, weights, moments, num_users, prior)
+        except np.linalg.LinAlgError:
+            return -np.inf
+
+    gradient, hessian = _derivatives(scales, kernels, weights, moments, num_users, prior)
+    gradient, hessian = _in_logs(gradient, hessian, scales, scales * size if hold else None)
+    # What is as small as may be, and should be smaller, must not shorten the step of the others.
+    free = (scales * size > 1.01 * _SMALLEST * np.max(scales * size)) | (gradient > 0)
+    with jax.enable_x64(True):
+        step = np.asarray(ascent_step(gradient, hessian, free))
+    present, share = objective(scales), 1.0
+    while share > _SHORTEST_SHARE:
+        new = scales * np.exp(share * step)
+        new = held(np.maximum(new, _SMALLEST * np.max(new * size) / size))
+        if objective(new) >= present:
+            return new
+        share *= 0.5
+    return scales
+
+
+def _objective(
+    scales: Array,
+    kernels: CoreKernels,
+    weights: Array,
+    moments: FunctionMoments,
+    num_users: int,
+    prior: KernelPrior,
+) -> float:
+    """Expected log joint density with the kernel that the M-step would choose, up to a constant."""
+    base = np.tensordot(scales, kernels.core, 1)
+    value = 0.0
+    for tier in prior.tiers:
+        chosen = np.asarray(prior.posterior_mode(tier, moments.core, base, num_users))
+        ours, theirs = (_log_det(x, tier) for x in (base, chosen))
+        value += 0.5 * (tier.strength * ours - (num_users + tier.strength) * theirs)
+    if not weights.shape[1]:
+        return value
+    across = np.tensordot(scales, kernels.across, 1)
+    new = np.linalg.solve(base, across)
+    own, change = scales @ kernels.own - (across * new).sum(0), new - weights
+    left = moments.rest - (change * (2.0 * moments.across - moments.core @ change)).sum(0)
+    return value - 0.5 * float((num_users * np.log(own) + left / own).sum())
+
+
+def _log_det(matrix: Array, tier: Tier) -> float:
+    """Log determinant of a tier of a matrix (c, c) given those before."""
+    factor = np.linalg.cholesky(matrix[: tier.end, : tier.end])
+    return 2.0 * float(np.log(np.diagonal(factor)[tier.start :]).sum())
+
+
+def _derivatives(
+    scales: Array,
+    kernels: CoreKernels,
+    weights: Array,
+    moments: FunctionMoments,
+    num_users: int,
+    prior: KernelPrior,
+) -> tuple[Array, Array]:
+    """Gradient (C,) and Hessian (C, C) of `_objective` in the scales that the weights are of."""
+    base, n = np.tensordot(scales, kernels.core, 1), num_users
+    gradient, hessian = np.zeros(len(scales)), np.zeros((len(scales), len(scales)))
+    for tier in prior.tiers:
+        total = n + tier.strength
+        for end, sign in ((tier.end, 0.5), (tier.start, -0.5)):
+            parts = kernels.core[:, :end, :end]
+            chosen = (moments.core[:end, :end] + tier.strength * base[:end, :end]) / total
+            for matrix, factor, share in (
+                (base[:end, :end], sign * tier.strength, 1.0),
+                (chosen, -sign * total, tier.strength / total),
+            ):
+                if end and factor:
+                    slope, curvature = _of_log_det(matrix, parts)
+                    gradient += factor * share * slope
+                    hessian += factor * share**2 * curvature
+    if weights.shape[1]:
+        slope, curvature = _of_rest(scales, base, kernels, weights, moments, n)
+        gradient, hessian = gradient + slope, hessian + curvature
+    return gradient, hessian
+
+
+def _of_log_det(matrix: Array, parts: Array) -> tuple[Array, Array]:
+    """Derivatives of the log determinant of a matrix along each of `parts` (C, e, e)."""
+    inv = inverse(matrix)[0]
+    products = [_times(inv, part) for part in parts]
+    slope = np.array([np.trace(product) for product in products])
+    return slope, -np.array([[np.vdot(a, b.T) for b in products] for a in products])
+
+
+def _times(matrix: Array, kernel: Array) -> Array:
+    """A product with a base kernel, which may be a constant or diagonal."""
+    diagonal = np.diagonal(kernel)
+    if np.all(kernel == kernel[0, 0]):
+        return np.broadcast_to(kernel[0, 0] * matrix.sum(1)[:, None], matrix.shape)
+    if np.count_nonzero(kernel) == np.count_nonzero(diagonal):
+        return matrix * diagonal
+    return matrix @ kernel
+
+
+def _of_rest(
+    scales: Array,
+    base: Array,
+    kernels: CoreKernels,
+    weights: Array,
+    moments: FunctionMoments,
+    num_users: int,
+) -> tuple[Array, Array]:
+    """Derivatives of what the objective has of the items outside of the core."""
+    inv = inverse(base)[0]
+    own = scales @ kernels.own - (np.tensordot(scales, kernels.across, 1) * weights).sum(0)
+    count = range(len(scales))
+    residual = [kernels.across[c] - kernels.core[c] @ weights for c in count]
+    moved = [inv @ x for x in residual]  # derivatives of the weights
+    d_own = [kernels.own[c] - ((kernels.across[c] + residual[c]) * weights).sum(0) for c in count]
+    d_left = [-2.0 * (x * moments.across).sum(0) for x in moved]
+    left, n = moments.rest, num_users
+    slope = [-0.5 * np.sum((n - left / own) * d_own[c] / own + d_left[c] / own) for c in count]
+    curvature = np.zeros((len(scales), len(scales)))
+    for c in count:
+        for d in count:
+            twice = -(inv @ (kernels.core[d] @ moved[c] + kernels.core[c] @ moved[d]))
+            d2_own = -2.0 * (residual[c] * moved[d]).sum(0)
+            d2_left = 2.0 * (moved[c] * (moments.core @ moved[d]) - twice * moments.across).sum(0)
+            both = d_own[c] * d_own[d]
+            value = (n - left / own) * d2_own / own - (n - 2.0 * left / own) * both / own**2
+            value += d2_left / own
+            value -= (d_left[c] * d_own[d] + d_left[d] * d_own[c]) / own**2
+            curvature[c, d] = -0.5 * value.sum()
+    return np.array(slope), curvature
+
+
+def _in_logs(
+    gradient: Array, hessian: Array, scales: Array, sizes: Array | None
+) -> tuple[Array, Array]:
+    """Derivatives in log scales; with `sizes` (C,), those of scales whose sum of sizes is held."""
+    weight = np.zeros_like(scales) if sizes is None else sizes / sizes.sum()
+    lean = np.eye(len(scales)) - weight
+    jacobian = scales[:, None] * lean
+    bend = np.einsum("i,ij,ik->jk", gradient * scales, lean, lean)
+    bend -= (gradient @ scales) * (np.diag(weight) - np.outer(weight, weight))
+    return jacobian.T @ gradient, jacobian.T @ hessian @ jacobian + bend

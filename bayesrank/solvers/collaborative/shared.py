@@ -1,0 +1,166 @@
+r"""What users share: mean and kernel, the base that these are drawn to, and their M-step.
+
+The core's kernel has a tiered inverse Wishart prior about the base :math:`\Psi = \sum_c s_c K_c`.
+Items outside of the core follow it by the base, independent given it (Snelson and Ghahramani, 2006,
+Sparse Gaussian processes using pseudo-inputs, NIPS): with
+:math:`W = \Psi_{CC}^{-1} \Psi_{CR}`, :math:`D = \mathrm{diag}(\Psi_{RR} - W' \Psi_{CR})` and
+:math:`A' = [I, W]`, the kernel of all is :math:`A \Sigma_{CC} A' + \mathrm{diag}(0, D)`.
+Without a prior the M-step is (3) of Yu, Yu and Tresp (2005), Collaborative ordinal regression, NIPS
+Workshop on Learning to Rank. ``docs/systems/collaborative.md`` derives it.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve, solve_triangular
+
+from bayesrank.gp import KernelPrior
+from bayesrank.solvers.collaborative.scales import CoreKernels, FunctionMoments, improved_scales
+
+Array = NDArray[np.float64]
+
+
+class Base(NamedTuple):
+    """The base process at its scales."""
+
+    core: Array  # ``Psi_CC``, (c, c)
+    factor: Array  # its lower Cholesky factor
+    weights: Array  # ``W``, (c, k)
+    own: Array  # the diagonal of ``D``, (k,)
+
+
+class Shared:
+    """Prior and M-step of mean and kernel; inside, items are in the order of the prior's tiers.
+
+    Parameters
+    ----------
+    kernels
+        Base kernels of all items, as numbered, shape (C, m, m).
+    prior
+        Prior of the kernel, with its order of the items.
+    mean_strength
+        How many users the prior of the mean is worth.
+    learns
+        Whether the scales of the base are learned.
+    holds_size
+        Whether learning keeps the base's mean variance, as only ratios are learned.
+    """
+
+    def __init__(
+        self,
+        kernels: Array,
+        prior: KernelPrior,
+        mean_strength: float,
+        *,
+        learns: bool,
+        holds_size: bool,
+    ) -> None:
+        self.prior, self.mean_strength = prior, mean_strength
+        self.informative = prior.informative or mean_strength > 0
+        self.learns, self.holds_size = learns and prior.informative, holds_size
+        order = np.asarray(prior.items)
+        self._core, self._rest = np.split(order, [prior.num_core])
+        self.order, self.place = order, np.argsort(order)
+        inside = kernels
+        if not np.array_equal(self._core, np.arange(kernels.shape[1])):
+            inside = kernels[:, self._core[:, None], self._core]
+        self.kernels = CoreKernels(
+            inside,
+            kernels[:, self._core[:, None], self._rest],
+            np.diagonal(kernels, axis1=1, axis2=2)[:, self._rest],
+        )
+        self._base: tuple[Array, Base] | None = None
+
+    def enter(self, state: Any) -> Any:
+        """Turn a state of all items into what the steps work on: of the kernel, the core's."""
+        core = state.kernel[np.ix_(self._core, self._core)]
+        return state._replace(mean=state.mean[self.order], kernel=core)
+
+    def leave(self, state: Any) -> Any:
+        """Undo `enter`: number items as they were; the kernel is of all of them."""
+        kernel = self.kernel_of_all(state.kernel, state.scales)[np.ix_(self.place, self.place)]
+        return state._replace(mean=state.mean[self.place], kernel=kernel)
+
+    def base(self, scales: Array) -> Base:
+        """The base at these scales."""
+        if self._base is None or not np.array_equal(self._base[0], scales):
+            core, across = (np.tensordot(scales, x, 1) for x in self.kernels[:2])
+            factor = np.linalg.cholesky(core)
+            weights = cho_solve((factor, True), across) if across.shape[1] else across
+            own = scales @ self.kernels.own - (across * weights).sum(0)
+            self._base = np.array(scales), Base(core, factor, weights, own)
+        return self._base[1]
+
+    def kernel_of_all(self, kernel: Array, scales: Array) -> Array:
+        """Kernel of all items, from that of the core."""
+        if not len(self._rest):
+            return kernel
+        base = self.base(scales)
+        across = kernel @ base.weights
+        rest = base.weights.T @ across + np.diag(base.own)
+        return np.block([[kernel, across], [across.T, rest]])
+
+    def log_prior(self, state: Any) -> float:
+        """Log density of mean and kernel, zero where they are the base's own."""
+        if not self.informative:
+            return 0.0
+        base, factor, gap = self.base(state.scales), _factor(state.kernel), state.mean - state.level
+        value = -0.5 * self.mean_strength * _square(factor, base, gap, gap)
+        return value + float(self.prior.log_density(factor, base.factor))
+
+    def maximize(self, state: Any, shift: Array, spread: Array, num_users: int) -> Any:
+        """The state after the M-step, from sums of the E-step, see `users.scatter`."""
+        n, kappa, base = num_users, self.mean_strength, self.base(state.scales)
+        kernel, level, scales = state.kernel, state.level, state.scales
+        columns = np.concatenate([kernel, base.weights.T @ kernel]) if len(base.own) else kernel
+        average = state.mean + columns @ _project(base, shift / n)
+        average[len(kernel) :] += base.own * shift[len(kernel) :] / n
+        if self.informative:
+            factor, ones = _factor(kernel), np.ones_like(average)
+            sums = (_square(factor, base, ones, x) for x in (average, ones))
+            level = np.asarray(next(sums) / next(sums))
+        gap = average - level
+        moments = _moments(columns, base, spread - np.outer(shift / n, shift), n, gap, kappa)
+        if self.learns:
+            scales = improved_scales(
+                scales, self.kernels, base.weights, moments, n, self.prior, hold=self.holds_size
+            )
+        core = np.asarray(self.prior.maximize(moments.core, self.base(scales).core, n))
+        mean = level + n / (n + kappa) * gap
+        return state._replace(mean=mean, kernel=core, level=level, scales=scales)
+
+
+def _factor(kernel: Array) -> Array:
+    return np.linalg.cholesky(kernel)
+
+
+def _project(base: Base, vector: Array) -> Array:
+    """``A'`` times a vector (c + k,)."""
+    core, rest = np.split(vector, [len(base.core)])
+    return core + base.weights @ rest if len(rest) else core
+
+
+def _square(factor: Array, base: Base, u: Array, v: Array) -> float:
+    """``u' Sigma^-1 v``, with the Cholesky factor of ``Sigma_CC``."""
+    (core, rest), (other, its_rest) = (np.split(x, [len(factor)]) for x in (u, v))
+    left, right = rest - core @ base.weights, its_rest - other @ base.weights
+    a, b = (solve_triangular(factor, x, lower=True) for x in (core, other))
+    return float(a @ b + np.sum(left * right / base.own))
+
+
+def _moments(
+    columns: Array, base: Base, spread: Array, num_users: int, gap: Array, mean_strength: float
+) -> FunctionMoments:
+    """Second moments of users' functions about their mean, and of its `gap` to the level."""
+    n, size = num_users, len(base.core)
+    strength = n * mean_strength / (n + mean_strength)
+    product = spread @ columns
+    inside, outside = np.split(gap, [size])
+    left = outside - inside @ base.weights
+    rest = n + base.own * np.diagonal(spread)[size:]
+    return FunctionMoments(
+        n * columns[:size] + columns.T @ product + strength * np.outer(inside, inside),
+        base.own * product[size:].T + strength * np.outer(inside, left),
+        base.own * rest + strength * left**2,
+    )
