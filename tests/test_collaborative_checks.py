@@ -15,6 +15,8 @@ from bayesrank.solvers.collaborative import EM
         ({"strength": "many"}, "strength is 'many'; pass a number from 0 on"),
         ({"user_thresholds": True}, "user_thresholds is True; pass a number"),
         ({"user_scales": -0.1}, "user_scales is .*; pass a number from 0 on"),
+        ({"noise_share": 0.3}, "noise_share is 0.3, but noise is of numbers; leave it out"),
+        ({"likelihood": "gaussian", "noise_share": 1}, "noise_share is 1; pass"),
         ({"max_iterations": 0}, "max_iterations is 0; pass a whole number from 1"),
         ({"max_iterations": 2.5}, "max_iterations is 2.5; pass a whole number from 1"),
         ({"tol": 0.0}, "tol is 0.0; pass a positive number"),

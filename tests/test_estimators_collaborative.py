@@ -11,6 +11,7 @@ from sklearn.model_selection import GridSearchCV
 
 from bayesrank import CollaborativeGP, CollaborativeOrdinalGP
 from bayesrank.estimators import correlation_kernel
+from bayesrank.estimators.collaborative_features import BaseKernels, corating_kernel
 
 pytestmark = pytest.mark.filterwarnings("ignore:EM has not converged")
 NAMES = ["Anchovy", "Basil", "Chard", "Dill", "Endive"]
@@ -275,6 +276,105 @@ def test_correlations_are_cosines_of_centred_columns():
     columns = np.array([[-1.0, 1.0, 0.0], [-1.0, -1.0, 2.0], [2.0, 0.0, -2.0]])
     cosine = columns.T @ columns / np.outer(*[np.linalg.norm(columns, axis=0)] * 2)
     np.testing.assert_allclose(kernel, cosine, atol=1e-12)
+
+
+def test_who_rated_both_is_a_kernel():
+    """Columns of the table divided by the root of their sums, and centred by user."""
+    rng = np.random.default_rng(0)
+    rated = rng.random((30, 6)) < np.linspace(0.2, 0.9, 6)
+    rated[:, 2] = False
+    users, items = np.nonzero(rated)
+    table = rated / np.sqrt(np.maximum(rated.sum(axis=0), 1))
+    table -= table.mean(axis=1, keepdims=True)
+    dense, there = table.T @ table, np.arange(6) != 2
+    dense /= np.diagonal(dense)[there].mean()
+    found = corating_kernel(users, items, 6)
+    np.testing.assert_allclose(found[there][:, there], dense[there][:, there], atol=1e-8)
+    np.testing.assert_array_equal(found[2], np.eye(6)[2])
+    assert np.linalg.eigvalsh(found).min() > 0
+    everything = corating_kernel(*np.indices((4, 3)).reshape(2, -1), 3)
+    np.testing.assert_array_equal(everything, np.eye(3))  # who rated all tells nothing
+
+
+def test_new_items_have_covariances_of_what_is_known_of_them():
+    features = np.array([[0.0], [1.0], [3.0]])
+    kernels = BaseKernels(features, corated=True)
+    known = kernels.known(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 2]), 3)
+    assert known is not None
+    across, own = kernels.extended(known, np.array([[1.0], [5.0]]), 2)
+    np.testing.assert_allclose(across[:, :, 0], [[1.0] * 3, known[1, 1], [0.0] * 3, [0.0] * 3])
+    np.testing.assert_array_equal(own[[0, 2, 3]], [np.ones((2, 2)), np.eye(2), np.eye(2)])
+    assert own[1, 0, 1] == pytest.approx(known[1, 1, 2] ** 4)  # twice as far
+
+
+@pytest.mark.slow
+def test_items_of_the_same_users_are_taken_to_be_alike():
+    """Two circles of users rate their own items, and few of the others, which they dislike."""
+    rng, rows = np.random.default_rng(1), []
+    for user in range(60):
+        for item in range(16):
+            mine = user % 2 == item % 2
+            if rng.random() < (0.5 if mine else 0.1):
+                level = int(np.clip(np.round(3 + (0.9 if mine else -0.9) + rng.normal()), 1, 5))
+                rows.append((user, item, level))
+    train = pd.DataFrame(rows, columns=["user", "item", "rating"])
+    test = [(u, i, 4 if u % 2 == i % 2 else 2) for u in range(60) for i in range(16)]
+    test = pd.DataFrame(sorted(set(test) - set(rows)), columns=["user", "item", "rating"])
+    scores = [
+        CollaborativeOrdinalGP(implicit=implicit).fit(train).score(test)
+        for implicit in (True, False)
+    ]
+    assert scores[0] > scores[1] + 0.01
+
+
+@pytest.mark.slow
+def test_intervals_of_numbers_cover_what_they_say():
+    """60 users of 30 items, half of them rated; with learned noise, 90% intervals cover 80%."""
+    covered, shares = [], []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(30, 3))
+        kernel = np.exp(-((X[:, None] - X) ** 2).sum(-1) / 6) + 0.02 * np.eye(30)
+        f = 0.7 * rng.normal(size=30) + rng.normal(size=(60, 30)) @ np.linalg.cholesky(kernel).T
+        said = f + rng.normal(size=f.shape) * np.exp(0.3 * rng.normal(size=(60, 1)))
+        told = np.argsort(rng.random(f.shape), axis=1) < 15
+        model = CollaborativeGP().fit(*np.nonzero(told), said[told])
+        low, high = model.predict_interval(*np.nonzero(~told))
+        covered.append((low < said[~told]) & (said[~told] < high))
+        shares.append(model.result.likelihood.share)
+    assert 0.86 < np.mean(covered) < 0.94
+    assert set(shares) <= {0.3, 0.5}
+
+
+def test_noise_may_be_held(table, numbers):
+    """At a share of the variance of all numbers."""
+    options: dict[str, Any] = {"max_iterations": 5, "strength": 5.0}
+    model = CollaborativeGP(noise_share=0.25, **options).fit(table)
+    shared = model.result.state.shared_theta
+    assert np.exp(2.0 * shared[2]) == pytest.approx(0.25 * np.var(table.rating))
+    assert numbers.result.likelihood.share in (0.02, 0.1, 0.3, 0.5, None)
+    assert (
+        CollaborativeGP(noise_share="learned", **options).fit(table).result.likelihood.share is None
+    )
+    for wrong, message in (
+        ("some", "noise_share is 'some'; choose"),
+        (1.5, "noise_share is 1.5; pass"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            CollaborativeGP(noise_share=wrong, **options).fit(table)
+
+
+def test_few_ratings_are_answered():
+    """One rating a user, and an item that all rate alike."""
+    users, items = list("abcdef"), list("xyxyxy")
+    model = CollaborativeGP(max_iterations=40).fit(users, items, [1.0, 2.0, 1.5, 2.5, 1.0, 3.0])
+    low, high = model.predict_interval(["a"], ["y"])
+    assert low[0] < 2.5 < high[0] and model.result.likelihood.share == 0.3
+    levels = CollaborativeOrdinalGP(max_iterations=40).fit(
+        users * 2, ["all"] * 6 + items, [3] * 6 + [1, 2, 3, 1, 2, 3]
+    )
+    probability = levels.predict_proba(["new"], ["all"], unknown="population")[0]
+    assert probability.argmax() == 2 and probability[2] < 0.99
 
 
 def test_unknown_users_and_items_are_as_the_population(table, fitted):

@@ -11,7 +11,9 @@ from scipy.stats import norm
 from bayesrank._validate import check_choice, check_level, refuse_rows
 from bayesrank.estimators.collaborative_base import Collaborative, Unknown
 from bayesrank.estimators.collaborative_data import check_triples, level_numbers
-from bayesrank.solvers.collaborative import EMState
+from bayesrank.estimators.collaborative_features import BaseKernels
+from bayesrank.estimators.collaborative_noise import chosen_share
+from bayesrank.solvers.collaborative import EM, EMResult, EMState
 
 Array = NDArray[np.float64]
 
@@ -33,6 +35,9 @@ class CollaborativeOrdinalGP(Collaborative):
         of items. Beyond 500 items, 530 for those rated most often and 5,000 for how the others
         follow these. Beyond 3,000 items, the others have a mean of their own and follow these by
         the base kernels.
+    implicit : bool, default True
+        Whether who rated what tells which items are alike, too: items rated by the same users have
+        a base kernel of their own, as far as the ratings bear it out. Individual models have none.
     user_thresholds : float, default 0.3
         Prior standard deviation, over users, of the logarithms of gaps between thresholds and of
         noise. 0 gives all users the same.
@@ -78,6 +83,7 @@ class CollaborativeOrdinalGP(Collaborative):
         likelihood: Literal["probit", "logit"] = "probit",
         collaborative: bool = True,
         strength: float | None = None,
+        implicit: bool = True,
         user_thresholds: float = 0.3,
         max_iterations: int = 200,
         tol: float = 1e-4,
@@ -85,6 +91,7 @@ class CollaborativeOrdinalGP(Collaborative):
     ) -> None:
         self.collaborative = collaborative
         self.strength = strength
+        self.implicit = implicit
         self.max_iterations = max_iterations
         self.tol = tol
         self.progress_bar = progress_bar
@@ -141,7 +148,22 @@ class CollaborativeOrdinalGP(Collaborative):
         who, what, ratings = check_triples(users, items, levels)
         known, numbers = level_numbers(ratings, num_levels)
         run = {"checkpoint": checkpoint, "init_state": init_state, "callback": callback}
+        run["num_levels"] = len(known)
         return self._fit(who, what, numbers.astype(float), item_features, run, levels_=known)
+
+    def _run(
+        self, users: NDArray, items: NDArray, ratings: Array, kernels: BaseKernels, **run: Any
+    ) -> EMResult:
+        engine = EM(
+            self.likelihood,
+            collaborative=self.collaborative,
+            strength=self.strength,
+            user_thresholds=self.user_thresholds,
+            max_iterations=self.max_iterations,
+            tol=self.tol,
+        )
+        kernel = kernels.known(users, items, run["num_items"])
+        return engine.run(users, items, ratings, kernel=kernel, **run)
 
     def _to_numbers(self, levels: NDArray) -> Array:
         unknown = ~np.isin(levels, self.levels_)
@@ -241,16 +263,21 @@ class CollaborativeGP(Collaborative):
 
     Parameters
     ----------
-    collaborative, strength, max_iterations, tol, progress_bar
+    collaborative, strength, implicit, max_iterations, tol, progress_bar
         As for `CollaborativeOrdinalGP`.
     user_scales : float, default 0.3
         Prior standard deviation, over users, of the logarithms of scale and noise of ratings. 0
         gives all users the same.
+    noise_share : float or {"choose", "learned"}, default "choose"
+        The users' shared noise as a share of the variance of all ratings. Nobody rates an item
+        twice, so ratings hardly tell noise from what is special of a user's function at an item.
+        By default a quarter of the ratings is held out, and chooses from 0.02, 0.1, 0.3, 0.5 and
+        "learned"; then all are fitted. Individual models learn it.
 
     Attributes
     ----------
     result_, users_, items_
-        As for `CollaborativeOrdinalGP`.
+        As for `CollaborativeOrdinalGP`; ``result_.likelihood.share`` is the share, or None.
 
     Notes
     -----
@@ -273,17 +300,21 @@ class CollaborativeGP(Collaborative):
         *,
         collaborative: bool = True,
         strength: float | None = None,
+        implicit: bool = True,
         user_scales: float = 0.3,
+        noise_share: float | Literal["choose", "learned"] = "choose",
         max_iterations: int = 200,
         tol: float = 1e-4,
         progress_bar: bool = False,
     ) -> None:
         self.collaborative = collaborative
         self.strength = strength
+        self.implicit = implicit
         self.max_iterations = max_iterations
         self.tol = tol
         self.progress_bar = progress_bar
         self.user_scales = user_scales
+        self.noise_share = noise_share
 
     def fit(
         self,
@@ -308,6 +339,30 @@ class CollaborativeGP(Collaborative):
         who, what, ratings = check_triples(users, items, levels)
         run = {"checkpoint": checkpoint, "init_state": init_state, "callback": callback}
         return self._fit(who, what, self._to_numbers(ratings), item_features, run)
+
+    def _run(
+        self, users: NDArray, items: NDArray, ratings: Array, kernels: BaseKernels, **run: Any
+    ) -> EMResult:
+        num_items, share = run["num_items"], self.noise_share
+        if isinstance(share, str):
+            check_choice(share, "noise_share", "choose", "learned")
+        if share == "learned" or not self.collaborative:
+            share = None
+        elif isinstance(share, str):
+            share = chosen_share(self._engine, users, items, ratings, kernels, num_items)
+        kernel = kernels.known(users, items, num_items)
+        return self._engine(share).run(users, items, ratings, kernel=kernel, **run)
+
+    def _engine(self, share: float | None) -> EM:
+        return EM(
+            "gaussian",
+            collaborative=self.collaborative,
+            strength=self.strength,
+            user_scales=self.user_scales,
+            noise_share=share,
+            max_iterations=self.max_iterations,
+            tol=self.tol,
+        )
 
     def _to_numbers(self, levels: NDArray) -> Array:
         if levels.dtype.kind not in "biuf":

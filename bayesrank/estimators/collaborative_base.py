@@ -18,13 +18,12 @@ from bayesrank.estimators.collaborative_data import (
 )
 from bayesrank.estimators.collaborative_features import (
     BaseKernels,
-    exchangeable,
     new_rows,
     read_item_table,
 )
 from bayesrank.estimators.options import check_options
 from bayesrank.inferencedata.draws import draws_to_arviz
-from bayesrank.solvers.collaborative import EM, EMResult
+from bayesrank.solvers.collaborative import EMResult
 
 Array = NDArray[np.float64]
 Unknown = Literal["error", "population"]
@@ -48,6 +47,11 @@ class SimilarItem(NamedTuple):
 class Collaborative(BaseEstimator):
     """What the two estimators share."""
 
+    collaborative: bool
+    implicit: bool
+    progress_bar: bool
+    _kernels: BaseKernels
+
     def _fit(
         self,
         users: list[Hashable],
@@ -61,31 +65,35 @@ class Collaborative(BaseEstimator):
         check_options(self)
         user_labels, who = Labels.of(users)
         item_labels, what = Labels.of(items)
-        names, kernels = None, None
+        names, table = None, None
         if features is not None:
-            table = read_item_table(features)
-            further = (x for x in table.items if x not in item_labels)
-            item_labels, names = Labels([*item_labels, *further]), table.names
-            kernels = BaseKernels(table.rows(item_labels))
-        options = {"likelihood": "gaussian", **self.get_params()}
-        progress_bar = options.pop("progress_bar")
-        result = EM(**options).run(
+            read = read_item_table(features)
+            further = (x for x in read.items if x not in item_labels)
+            item_labels, names = Labels([*item_labels, *further]), read.names
+            table = read.rows(item_labels)
+        kernels = BaseKernels(table, corated=self.implicit and self.collaborative)
+        result = self._run(
             who,
             what,
             ratings,
+            kernels,
             num_users=len(user_labels),
             num_items=len(item_labels),
-            num_levels=len(learned["levels_"]) if "levels_" in learned else None,
-            kernel=None if kernels is None else kernels.among(kernels.features),
-            progress_bar=progress_bar,
+            progress_bar=self.progress_bar,
             **run,
         )
         self.users_, self.items_ = user_labels, item_labels
-        self.item_features_ = None if kernels is None else kernels.features
-        self.item_feature_names_, self._kernels = names, kernels
+        self.item_features_, self.item_feature_names_ = table, names
+        self._kernels = kernels
         vars(self).update(learned)
         self.result_ = result
         return self
+
+    def _run(
+        self, users: NDArray, items: NDArray, ratings: Array, kernels: BaseKernels, **run: Any
+    ) -> EMResult:
+        """Run EM on numbers from 0, by the options."""
+        raise NotImplementedError
 
     @property
     def result(self) -> EMResult:
@@ -205,19 +213,20 @@ class Collaborative(BaseEstimator):
             If an id is known already, `fit` had no features, or these do not fit those.
         """
         result = self.result
-        known, kernels = self.item_features_, self._kernels
-        if known is None or kernels is None:
+        known = self.item_features_
+        if known is None:
             raise ValueError("fit was given no item_features; fit with them to add items")
         ids = id_list(items, "items")
         for row, item in enumerate(ids):
             if item in self.items_ or item in ids[:row]:
                 raise ValueError(f"item {item!r} is known already; leave it out")
         table = new_rows(ids, item_features, known.shape[1], self.item_feature_names_)
-        across, own = kernels.between(known, table), kernels.among(table)
+        kernels = self._kernels.extended(result.base_kernels, table, len(ids))
         return self._copy(
-            result_=result.extend_items(across, own),
+            result_=result.extend_items(*kernels),
             items_=Labels([*self.items_.ids, *ids]),
             item_features_=np.vstack([known, table]),
+            _kernels=self._kernels.with_items(table),
         )
 
     def with_users(
@@ -330,7 +339,8 @@ class Collaborative(BaseEstimator):
                 result = result.with_new_users(len(new_users))
                 everybody = Labels([*everybody, *new_users])
             if new_items:
-                result = result.extend_items(*exchangeable(result.base_kernels, len(new_items)))
+                kernels = self._kernels.extended(result.base_kernels, None, len(new_items))
+                result = result.extend_items(*kernels)
                 everything = Labels([*everything, *new_items])
         who, what = everybody.numbers(users, "user"), everything.numbers(items, "item")
         if who.shape != what.shape:

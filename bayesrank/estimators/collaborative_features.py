@@ -1,14 +1,20 @@
 """Features of items: tables by item id, and the base kernels that they give."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
 
 from bayesrank.estimators.collaborative_data import Labels, id_list
 
 Array = NDArray[np.float64]
+
+# Of a variance of one: keeps a kernel positive definite. Where everybody rated everything, the
+# columns less the users' means vanish.
+_LEAST = 1e-9
 
 
 class ItemTable(NamedTuple):
@@ -62,15 +68,6 @@ def read_item_table(features: Any) -> ItemTable:
     return ItemTable(items, names, _numbers(values, ids, names))
 
 
-def exchangeable(kernels: Array, count: int) -> tuple[Array, Array]:
-    """Base kernels of new items of which nothing is known: with known ones, and their own."""
-    if kernels.shape[1] < 2:
-        raise ValueError("one item tells nothing of other items; fit to ratings of two or more")
-    alike, same = kernels[:, 0, 1, None, None], kernels[:, 0, 0, None, None]
-    across = np.broadcast_to(alike, (len(kernels), kernels.shape[1], count))
-    return across, np.where(np.eye(count, dtype=bool), same, alike)
-
-
 def new_rows(
     items: Sequence[Hashable], features: Any, width: int, names: tuple[Any, ...] | None
 ) -> Array:
@@ -121,27 +118,96 @@ def _no_number(value: Any) -> bool:
 
 
 class BaseKernels:
-    """Base kernels by features (m, d): constant, squared exponential, and of each item alone."""
+    """Base kernels: constant, by features, by who rated both, and of each item alone.
 
-    def __init__(self, features: Array) -> None:
-        self.features = features
-        scale = features.std(axis=0)
-        self._centre, self._scale = features.mean(axis=0), np.where(scale > 0, scale, 1.0)
-        self._square = 2.0 * max(int((scale > 0).sum()), 1)
+    Parameters
+    ----------
+    features
+        Features (m, d) of the items, for a squared exponential, or None.
+    corated
+        Whether who rated both is one.
+    """
 
-    def among(self, features: Array) -> Array:
-        """Kernels of different items, shape (3, k, k)."""
-        kernels = self.between(features, features)
-        # Nothing of an item is shared that the features do not tell.
-        kernels[-1] = np.eye(len(features))
-        return kernels
+    def __init__(self, features: Array | None, *, corated: bool) -> None:
+        self.features, self.corated = features, corated
+        if features is not None:
+            scale = features.std(axis=0)
+            self._centre, self._scale = features.mean(axis=0), np.where(scale > 0, scale, 1.0)
+            self._square = 2.0 * max(int((scale > 0).sum()), 1)
 
-    def between(self, first: Array, second: Array) -> Array:
-        """Kernels of items and other items, shape (3, k, l)."""
+    def known(self, users: NDArray, items: NDArray, num_items: int) -> Array | None:
+        """Kernels of the items of `fit`, shape (C, m, m); None where they are EM's own."""
+        if self.features is None and not self.corated:
+            return None
+        kernels = [np.ones((num_items, num_items))]
+        if self.features is not None:
+            kernels.append(self._smooth(self.features, self.features))
+        if self.corated:
+            kernels.append(corating_kernel(users, items, num_items))
+        return np.stack([*kernels, np.eye(num_items)])
+
+    def extended(self, known: Array, features: Array | None, count: int) -> tuple[Array, Array]:
+        """Kernels of `known` ones (C, m, m) with new items, (C, m, k), and of these, (C, k, k).
+
+        Who rates new items is not known: they have the mean variance, and no covariance.
+        """
+        m = known.shape[1]
+        if m < 2:
+            raise ValueError("one item tells nothing of other items; fit to ratings of two or more")
+        across, own = np.zeros((len(known), m, count)), np.zeros((len(known), count, count))
+        across[0], own[0] = known[0, 0, 1], known[0, 0, 1]
+        if self.features is not None and features is not None:
+            across[1] = self._smooth(self.features, features)
+            own[1] = self._smooth(features, features)
+        if self.corated:
+            own[-2] = np.eye(count)
+        own[-1] = known[-1, 0, 0] * np.eye(count)
+        return across, own
+
+    def with_items(self, features: Array) -> "BaseKernels":
+        """The same kernels, of further items, too."""
+        other = copy(self)
+        known = self.features
+        other.features = features if known is None else np.vstack([known, features])
+        return other
+
+    def _smooth(self, first: Array, second: Array) -> Array:
         a, b = ((x - self._centre) / self._scale for x in (first, second))
         distance = (a**2).sum(1)[:, None] + (b**2).sum(1) - 2.0 * a @ b.T
-        smooth = np.exp(-0.5 * np.maximum(distance, 0.0) / self._square)
-        return np.stack([np.ones_like(smooth), smooth, np.zeros_like(smooth)])
+        return np.exp(-0.5 * np.maximum(distance, 0.0) / self._square)
+
+
+def corating_kernel(users: NDArray, items: NDArray, num_items: int) -> Array:
+    """Covariance of items by who rated them: implicit feedback.
+
+    Columns of the 0/1 table of who rated what are divided by the root of their sums, and centred by
+    user. An item that nobody rated has the mean variance, and no covariance.
+
+    Parameters
+    ----------
+    users, items : ndarray of shape (K,)
+        Who rated what, numbers from 0, no pair twice.
+    num_items : int
+        Number m of items.
+
+    Returns
+    -------
+    ndarray of shape (m, m)
+        Positive definite, with a mean variance of one.
+    """
+    counts = np.bincount(items, minlength=num_items)
+    weights = 1.0 / np.sqrt(np.maximum(counts, 1))
+    table = csr_array((weights[items], (users, items)), shape=(int(users.max()) + 1, num_items))
+    mean = table.sum(axis=1) / num_items
+    cross = table.T @ mean
+    kernel = (table.T @ table).toarray() - cross[:, None] - cross + mean @ mean
+    rated = counts > 0
+    kernel[~rated], kernel[:, ~rated] = 0.0, 0.0
+    size = np.diagonal(kernel)[rated].mean()
+    kernel = kernel / size if size > _LEAST else np.zeros_like(kernel)
+    unknown = ~rated | (size <= _LEAST)
+    kernel[np.diag_indices(num_items)] += np.where(unknown, 1.0, _LEAST)
+    return kernel
 
 
 def correlation_kernel(ratings: ArrayLike) -> Array:

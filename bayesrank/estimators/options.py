@@ -6,7 +6,15 @@ from sklearn.utils import check_random_state
 
 from bayesrank._validate import check_count, check_flag
 
-_FLAGS = {"ard", "calibrated", "collaborative", "correlated", "progress_bar", "standardize"}
+_FLAGS = {
+    "ard",
+    "calibrated",
+    "collaborative",
+    "correlated",
+    "implicit",
+    "progress_bar",
+    "standardize",
+}
 _LEAST = {"num_landmarks": 1, "num_restarts": 0, "num_samples": 1}
 
 

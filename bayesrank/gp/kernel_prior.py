@@ -135,7 +135,7 @@ class KernelPrior:
         joint = jnp.block([[kernel, follow], [follow.T, weights.T @ follow + jnp.diag(own)]])
         return joint[place[:, None], place]
 
-    def log_density(self, factor: Array, base_factor: Array) -> Array:
+    def log_density(self, factor: Any, base_factor: Any) -> Array:
         """Log density up to a constant, zero where the kernel is the base.
 
         Parameters
@@ -150,12 +150,12 @@ class KernelPrior:
         parts = [tier.strength * jnp.sum(each[tier.start : tier.end]) for tier in self.tiers]
         return -0.5 * sum(parts, jnp.zeros((), factor.dtype))
 
-    def posterior_mode(self, tier: Tier, moments: Array, base: Array, num_users: Array) -> Array:
+    def posterior_mode(self, tier: Tier, moments: Any, base: Any, num_users: Any) -> Any:
         """Return what `maximize` would, had all items up to the end of `tier` its strength."""
         part = slice(tier.end), slice(tier.end)
         return (moments[part] + tier.strength * base[part]) / (num_users + tier.strength)
 
-    def maximize(self, moments: Array, base: Array, num_users: Array) -> Array:
+    def maximize(self, moments: Any, base: Any, num_users: Any) -> Any:
         """Most probable kernel (c, c), given functions of users of mean zero.
 
         Parameters

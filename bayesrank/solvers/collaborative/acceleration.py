@@ -8,10 +8,12 @@ steps then come before the next proposal (Henderson and Varadhan, 2019, Journal 
 Graphical Statistics 28, 834-846).
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 
 class Anderson:

@@ -32,6 +32,7 @@ from tqdm import tqdm
 
 from bayesrank._process import enter_jax
 from bayesrank._stack import outside
+from bayesrank._validate import check_share
 from bayesrank.gp import KernelPrior
 from bayesrank.infer import ConvergenceWarning
 from bayesrank.solvers.collaborative.acceleration import Anderson
@@ -42,6 +43,7 @@ from bayesrank.solvers.collaborative.data import (
     check_run,
     check_settings,
 )
+from bayesrank.solvers.collaborative.likelihood_gaussian import GaussianNoise
 from bayesrank.solvers.collaborative.loop import Loop
 from bayesrank.solvers.collaborative.result import EMResult
 from bayesrank.solvers.collaborative.shared import Shared
@@ -83,6 +85,9 @@ class EM:
         users equal.
     user_scales
         The same for the scale and noise of users' numbers, if users share mean and kernel.
+    noise_share
+        The shared noise of numbers as a share of their variance, held at that; None learns it, and
+        then it may come out much too small, since nobody rates an item twice.
     max_iterations
         Number of iterations after which to give up.
     tol
@@ -114,6 +119,7 @@ class EM:
         strength: float | KernelPrior | None = None,
         user_thresholds: float = 0.3,
         user_scales: float = 0.3,
+        noise_share: float | None = None,
         max_iterations: int = 300,
         tol: float = 1e-5,
     ) -> None:
@@ -122,9 +128,14 @@ class EM:
             "strength": number, "user_thresholds": user_thresholds, "user_scales": user_scales
         }  # fmt: skip
         check_settings(likelihood, numbers, max_iterations, tol)
+        if noise_share is not None and likelihood != "gaussian":
+            raise ValueError(f"noise_share is {noise_share}, but noise is of numbers; leave it out")
+        if noise_share is not None:
+            check_share(noise_share, "noise_share")
         self.likelihood, self.collaborative = likelihood, bool(collaborative)
         self.strength = strength
         self.user_thresholds, self.user_scales = float(user_thresholds), float(user_scales)
+        self.noise_share = noise_share
         self.max_iterations, self.tol = int(max_iterations), float(tol)
 
     def run(
@@ -184,8 +195,10 @@ class EM:
         observations = check_observations(
             self.likelihood, users, items, levels, num_users, num_items
         )
-        with jax.enable_x64(True), threadpool_limits(1, user_api="blas"):
-            # Matrices are small and many: threads inside one of them only get in the way.
+        no_number = np.errstate(over="ignore", divide="ignore", invalid="ignore")
+        with jax.enable_x64(True), threadpool_limits(1, user_api="blas"), no_number:
+            # Matrices are small and many: threads inside one of them only get in the way. What is
+            # not a number ends the run, and the warning says so.
             kernels = check_kernels(kernel, observations.num_items)
             prior = self._kernel_prior(observations)
             loop = self._begin(
@@ -224,6 +237,8 @@ class EM:
         learns: bool,
     ) -> Loop:
         likelihood = LIKELIHOODS[self.likelihood]
+        if self.noise_share is not None:
+            likelihood = GaussianNoise(self.noise_share)
         spread = self.user_scales if likelihood.exact else self.user_thresholds
         start = initial_state(
             likelihood, observations, kernels, num_levels, spread, collaborative=self.collaborative

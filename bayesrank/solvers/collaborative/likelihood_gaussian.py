@@ -1,5 +1,6 @@
 """Numbers: a user's function, stretched about the mean of all numbers, and normal noise."""
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from bayesrank.solvers.collaborative.likelihoods import (
 from bayesrank.solvers.collaborative.newton import newton
 from bayesrank.solvers.collaborative.users import Group, Observations
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 _NEWTON_STEPS, _NEWTON_STEPS_ALONE = 4, 30
 _FEWEST = 4  # numbers of a user
 
@@ -39,18 +40,27 @@ class Misfit(NamedTuple):
         return total - 2.0 * old * new * self.cross + new**2 * self.square
 
 
+@dataclass(frozen=True)
 class GaussianNoise(Likelihood):
-    """Numbers: the function, stretched about the anchor, and normal noise."""
+    """Numbers: the function, stretched about the anchor, and normal noise.
+
+    Nobody rates an item twice, so only the priors tell noise from what functions have of single
+    items, and the most probable noise may be next to none. As a `share` of the variance of all
+    numbers, the shared noise is held.
+    """
+
+    share: float | None = None
 
     name = "gaussian"
     exact = True
     sets_unit = False
 
     def start(self, levels: Array, num_levels: int | None, *, collaborative: bool) -> Start:
-        """Half of what varies in numbers is the users' taste, and half is noise."""
+        """A share of what varies in numbers is noise, half if it is learned, and the rest taste."""
         variance, mean = float(np.var(levels)) or 1.0, float(levels.mean())
-        theta = np.array([mean, 0.0, 0.5 * np.log(0.5 * variance)])
-        return Start(theta, mean, 0.5 * variance)
+        share = 0.5 if self.share is None else self.share
+        theta = np.array([mean, 0.0, 0.5 * np.log(share * variance)])
+        return Start(theta, mean, (1.0 - share) * variance)
 
     def spread(self, size: int, user_spread: float, *, collaborative: bool) -> Array:
         """The anchor is everybody's; individual models learn scale and noise anyway."""
@@ -98,12 +108,14 @@ class GaussianNoise(Likelihood):
             own[:, 2] = 0.5 * np.log(alike / count)
             return shared, own
         if not spread[2]:
-            shared[2] = 0.5 * np.log(alike.sum() / count.sum())
+            if self.share is None:
+                shared[2] = 0.5 * np.log(alike.sum() / count.sum())
             return shared, np.tile(shared, (len(theta), 1))
         centre = np.tile(shared, (len(theta), 1))
         both = np.tile(spread, (len(theta), 1))
         own = in_pieces(_most_probable, self, centre, both, theta, count, *statistics)
-        shared[2] = own[:, 1].mean()
+        if self.share is None:
+            shared[2] = own[:, 1].mean()
         return shared, np.column_stack([theta[:, 0], own])
 
     def alone(

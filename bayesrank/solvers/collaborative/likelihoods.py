@@ -26,7 +26,7 @@ from bayesrank.distributions import BradleyTerry
 from bayesrank.infer.spi import cavity, jit, log_sites, match
 from bayesrank.solvers.collaborative.users import Group, Observations
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 _FEWEST_ROWS, _MOST_ROWS = 32, 32_768  # of what is compiled: shapes are powers of two in between
 
 

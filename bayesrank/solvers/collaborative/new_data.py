@@ -59,6 +59,7 @@ def fit_users(
         ]
         own = likelihood.alone(new.shared_theta, new.spread, observations, priors)
         figures: dict[str, Any] = {}
+        moved = np.inf
         for _ in range(_STEPS if own is None else 1):
             before = new if own is None else new._replace(theta=own[0])
             found = steps.expect(before)

@@ -5,14 +5,16 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
+from jax.typing import ArrayLike
 
 _LONGEST_STEP = 1.0
 _LENGTHS = (0.0, 0.125, 0.25, 0.5, 1.0)
 _RIDGE = 1e-12
 
 
-def ascent_step(gradient: Array, hessian: Array, free: Array) -> Array:
+def ascent_step(gradient: ArrayLike, hessian: ArrayLike, free: ArrayLike) -> Array:
     """Newton's step (p,) of what is free (p,), upwards in every direction, no entry above one."""
+    gradient, hessian, free = (jnp.asarray(x) for x in (gradient, hessian, free))
     inside = jnp.where(free[:, None] & free, hessian, jnp.diag(jnp.where(free, 0.0, -1.0)))
     values, axes = jnp.linalg.eigh(0.5 * (inside + inside.T))
     curvature = jnp.abs(values)

@@ -7,7 +7,7 @@ the scales alone; ``docs/systems/collaborative.md`` states it. Its derivatives a
     \partial^2 \log |\Psi| = -\mathrm{tr} \Psi^{-1} K_c \Psi^{-1} K_d.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -17,7 +17,7 @@ from bayesrank.gp import KernelPrior, Tier
 from bayesrank.solvers.collaborative.newton import ascent_step
 from bayesrank.solvers.collaborative.users import inverse
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 # No kernel's variance is below this part of the largest one's: what keeps the mixture positive
 # definite may be a kernel that the data have no use for.
@@ -147,7 +147,8 @@ def _of_log_det(matrix: Array, parts: Array) -> tuple[Array, Array]:
     inv = inverse(matrix)[0]
     products = [_times(inv, part) for part in parts]
     slope = np.array([np.trace(product) for product in products])
-    return slope, -np.array([[np.vdot(a, b.T) for b in products] for a in products])
+    curvature = [[-np.vdot(a, b.T) for b in products] for a in products]
+    return slope, np.array(curvature)
 
 
 def _times(matrix: Array, kernel: Array) -> Array:

@@ -18,7 +18,7 @@ from scipy.linalg import cho_solve, solve_triangular
 from bayesrank.gp import KernelPrior
 from bayesrank.solvers.collaborative.scales import CoreKernels, FunctionMoments, improved_scales
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 
 class Base(NamedTuple):

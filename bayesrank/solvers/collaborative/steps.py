@@ -10,7 +10,7 @@ from bayesrank.solvers.collaborative.shared import Shared
 from bayesrank.solvers.collaborative.state import EMState
 from bayesrank.solvers.collaborative.users import Observations, groups_of, posteriors, scatter
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 
 class Expected(NamedTuple):
@@ -80,7 +80,9 @@ class Steps:
             float(update.log_evidence.sum() - 0.5 * log_det),
             update.delta,
             tuple(self._by_user(x) for x in update.statistics) if gather else (),
-            *own,
+            own[0],
+            own[1],
+            own[2],
             shift,
             spread,
         )

@@ -18,9 +18,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack
+from scipy.linalg import get_lapack_funcs
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
+
+_potrf, _potri = get_lapack_funcs(("potrf", "potri"), dtype=np.float64)
 
 _NUMBERS_IN_STACK = 4_000_000  # 32 MB for each temporary array
 # From this size on, LAPACK takes less time for one matrix than NumPy for its share of a stack.
@@ -141,11 +143,11 @@ def scatter(stack: Stack, observations: Observations, shift: Array, spread: Arra
 
 def inverse(matrix: Array) -> tuple[Array, float]:
     """Inverse and log determinant of a positive definite matrix."""
-    factor, failed = lapack.dpotrf(matrix, lower=1)
+    factor, failed = _potrf(matrix, lower=1)
     if failed:
         raise np.linalg.LinAlgError("matrix is not positive definite")
     log_det = 2.0 * float(np.log(np.diagonal(factor)).sum())
-    lower = lapack.dpotri(factor, lower=1, overwrite_c=1)[0]  # with zeros above the diagonal
+    lower = _potri(factor, lower=1, overwrite_c=1)[0]  # with zeros above the diagonal
     found = lower + lower.T
     np.fill_diagonal(found, np.diagonal(lower))
     return found, log_det
