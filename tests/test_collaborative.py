@@ -89,8 +89,8 @@ def _run(engine, *args, core=None, mean_strength=None, accelerates=True, learns=
         if not accelerates:
             patch.setattr(em, "Anderson", partial(Anderson, plain_steps=10_000))
         if not learns:
-            shared = em.Shared
-            patch.setattr(em, "Shared", lambda *a, **k: shared(*a, **k | {"learns": False}))
+            shared = em.SharedProcess
+            patch.setattr(em, "SharedProcess", lambda *a, **k: shared(*a, **k | {"learns": False}))
         return engine.run(*args, progress_bar=False, **options)
 
 

@@ -46,7 +46,7 @@ from bayesrank.solvers.collaborative.data import (
 from bayesrank.solvers.collaborative.likelihood_gaussian import GaussianNoise
 from bayesrank.solvers.collaborative.loop import Loop
 from bayesrank.solvers.collaborative.result import EMResult
-from bayesrank.solvers.collaborative.shared import Shared
+from bayesrank.solvers.collaborative.shared import SharedProcess
 from bayesrank.solvers.collaborative.state import EMState, initial_state
 from bayesrank.solvers.collaborative.steps import Steps
 from bayesrank.solvers.collaborative.users import Observations
@@ -250,7 +250,7 @@ class EM:
         shared, anderson = None, None
         if self.collaborative:
             few = likelihood.name in ("probit", "logit") and observations.num_items <= _FEW_ITEMS
-            shared = Shared(
+            shared = SharedProcess(
                 kernels,
                 prior,
                 self._mean_strength,

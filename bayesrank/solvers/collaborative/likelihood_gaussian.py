@@ -13,13 +13,13 @@ from bayesrank._sizes import next_size
 from bayesrank.infer.spi import jit
 from bayesrank.solvers.collaborative.likelihoods import (
     Likelihood,
-    Rows,
+    Predictors,
     Start,
     Update,
     in_pieces,
 )
 from bayesrank.solvers.collaborative.newton import newton
-from bayesrank.solvers.collaborative.users import Group, Observations
+from bayesrank.solvers.collaborative.users import Observations, UserGroup
 
 Array = NDArray[Any]
 _NEWTON_STEPS, _NEWTON_STEPS_ALONE = 4, 30
@@ -79,7 +79,7 @@ class GaussianNoise(Likelihood):
         precision = np.exp(2.0 * (log_scale - log_noise))
         return precision, precision * (anchor + (levels - anchor) * np.exp(-log_scale))
 
-    def update(self, tau: Array, nu: Array, rows: Rows) -> Update:
+    def update(self, tau: Array, nu: Array, rows: Predictors) -> Update:
         """Terms of the evidence, of numbers as they were given, and of `Misfit`."""
         anchor, log_scale, _ = rows.theta.T
         given = (rows.levels - anchor) * np.exp(-log_scale)
@@ -123,7 +123,7 @@ class GaussianNoise(Likelihood):
         shared: Array,
         spread: Array,
         observations: Observations,
-        priors: list[tuple[Group, Array, Array]],
+        priors: list[tuple[UserGroup, Array, Array]],
     ) -> tuple[Array, float]:
         """Maximise in each user's scale and noise; where noise is small, EM would take too long."""
         theta, last = np.tile(shared, (observations.num_users, 1)), 0.0

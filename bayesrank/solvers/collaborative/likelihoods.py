@@ -24,7 +24,7 @@ from scipy.stats import norm
 from bayesrank._sizes import next_size
 from bayesrank.distributions import BradleyTerry
 from bayesrank.infer.spi import cavity, jit, log_sites, match
-from bayesrank.solvers.collaborative.users import Group, Observations
+from bayesrank.solvers.collaborative.users import Observations, UserGroup
 
 Array = NDArray[Any]
 _FEWEST_ROWS, _MOST_ROWS = 32, 32_768  # of what is compiled: shapes are powers of two in between
@@ -38,7 +38,7 @@ class Start(NamedTuple):
     variance: float
 
 
-class Rows(NamedTuple):
+class Predictors(NamedTuple):
     """What the E-step found of the predictor of each observation (K,)."""
 
     levels: Array
@@ -89,7 +89,7 @@ class Likelihood:
         """Sites (K,) to begin the E-step with, theta (K, p) those of the observations' users."""
         return tau, nu
 
-    def update(self, tau: Array, nu: Array, rows: Rows) -> Update:
+    def update(self, tau: Array, nu: Array, rows: Predictors) -> Update:
         """Make a parallel sweep of EP, from the sites of the posterior that the rows are of."""
         before = nu - tau * rows.prior_mean  # measured from the prior mean
         new_tau, new_nu, terms, moved, statistics = in_pieces(_tilt, self, tau, before, *rows)
@@ -119,7 +119,7 @@ class Likelihood:
         shared: Array,
         spread: Array,
         observations: Observations,
-        priors: list[tuple[Group, Array, Array]],
+        priors: list[tuple[UserGroup, Array, Array]],
     ) -> tuple[Array, float] | None:
         """Own parameters (n, p) given what is shared, and the last step, if better than by EM."""
         return None

@@ -30,7 +30,7 @@ class Base(NamedTuple):
     own: Array  # the diagonal of ``D``, (k,)
 
 
-class Shared:
+class SharedProcess:
     """Prior and M-step of mean and kernel; inside, items are in the order of the prior's tiers.
 
     Parameters

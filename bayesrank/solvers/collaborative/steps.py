@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesrank.solvers.collaborative.likelihoods import Likelihood, Rows
-from bayesrank.solvers.collaborative.shared import Shared
+from bayesrank.solvers.collaborative.likelihoods import Likelihood, Predictors
+from bayesrank.solvers.collaborative.shared import SharedProcess
 from bayesrank.solvers.collaborative.state import EMState
 from bayesrank.solvers.collaborative.users import Observations, groups_of, posteriors, scatter
 
@@ -35,7 +35,7 @@ class Steps:
     """
 
     def __init__(
-        self, observations: Observations, likelihood: Likelihood, shared: Shared | None
+        self, observations: Observations, likelihood: Likelihood, shared: SharedProcess | None
     ) -> None:
         self.observations, self.likelihood, self.shared = observations, likelihood, shared
         self.groups = groups_of(observations)
@@ -74,7 +74,7 @@ class Steps:
                 explained = (stack.gain * stack.covariance).sum((1, 2))
                 own[0, stack.users] = (stack.shift * stack.mean).sum(-1) - explained
                 own[1:, stack.users] = stack.shift.sum(-1), stack.gain.sum((1, 2))
-        update = likelihood.update(tau, nu, Rows(seen.levels, theta, *rows))
+        update = likelihood.update(tau, nu, Predictors(seen.levels, theta, *rows))
         return Expected(
             state._replace(tau=update.tau, nu=update.nu),
             float(update.log_evidence.sum() - 0.5 * log_det),

@@ -42,7 +42,7 @@ class Observations(NamedTuple):
     num_items: int
 
 
-class Group(NamedTuple):
+class UserGroup(NamedTuple):
     """Users with ``s`` observations each."""
 
     users: NDArray[np.int64]  # (b,)
@@ -63,7 +63,7 @@ class Stack(NamedTuple):
     log_det: Array  # ``log |B|``, (b,)
 
 
-def groups_of(observations: Observations, users: Any = None) -> list[Group]:
+def groups_of(observations: Observations, users: Any = None) -> list[UserGroup]:
     """Groups of all users with observations, or of those of `users` who have any."""
     counts = np.bincount(observations.users, minlength=observations.num_users)
     order, starts = np.argsort(observations.users, kind="stable"), np.cumsum(counts) - counts
@@ -75,12 +75,12 @@ def groups_of(observations: Observations, users: Any = None) -> list[Group]:
         members = np.flatnonzero(wanted & (counts == size))
         num_parts = min(-(-len(members) * int(size) ** 2 // _NUMBERS_IN_STACK), len(members))
         for part in np.array_split(members, num_parts):
-            groups.append(Group(part, order[starts[part][:, None] + np.arange(size)]))
+            groups.append(UserGroup(part, order[starts[part][:, None] + np.arange(size)]))
     return groups
 
 
 def prior_of(
-    group: Group, observations: Observations, mean: Array, kernel: Array, state: Any
+    group: UserGroup, observations: Observations, mean: Array, kernel: Array, state: Any
 ) -> tuple[Array, Array]:
     """Prior mean (b, s) and covariance (b, s, s) of a group's predictors."""
     items, weights = observations.items[group.rows], observations.weights
@@ -97,7 +97,7 @@ def prior_of(
 
 
 def posteriors(
-    groups: list[Group], observations: Observations, mean: Array, kernel: Array, state: Any
+    groups: list[UserGroup], observations: Observations, mean: Array, kernel: Array, state: Any
 ) -> Iterator[Stack]:
     """Posteriors of all users of the groups, by the sites and the users' own of an `EMState`.
 
