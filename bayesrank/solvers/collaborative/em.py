@@ -48,7 +48,7 @@ from bayesrank.solvers.collaborative.loop import Loop
 from bayesrank.solvers.collaborative.result import EMResult
 from bayesrank.solvers.collaborative.shared import SharedProcess
 from bayesrank.solvers.collaborative.state import EMState, initial_state
-from bayesrank.solvers.collaborative.steps import Steps
+from bayesrank.solvers.collaborative.steps import EMSteps
 from bayesrank.solvers.collaborative.users import Observations
 
 # Sweeps over the sites alone, before the first iteration and, at most, after the last.
@@ -259,7 +259,7 @@ class EM:
             )
             start, anderson = shared.enter(start), Anderson()
             observations = observations._replace(items=shared.place[observations.items])
-        loop = Loop(Steps(observations, likelihood, shared), start, anderson)
+        loop = Loop(EMSteps(observations, likelihood, shared), start, anderson)
         if init_state is None:
             loop.sweep(_FIRST_SWEEPS)
         return loop

@@ -13,7 +13,7 @@ from bayesrank._sizes import next_size
 from bayesrank.infer.spi import jit
 from bayesrank.solvers.collaborative.likelihoods import (
     Likelihood,
-    Predictors,
+    ObservedMoments,
     Start,
     Update,
     in_pieces,
@@ -79,7 +79,7 @@ class GaussianNoise(Likelihood):
         precision = np.exp(2.0 * (log_scale - log_noise))
         return precision, precision * (anchor + (levels - anchor) * np.exp(-log_scale))
 
-    def update(self, tau: Array, nu: Array, rows: Predictors) -> Update:
+    def update(self, tau: Array, nu: Array, rows: ObservedMoments) -> Update:
         """Terms of the evidence, of numbers as they were given, and of `Misfit`."""
         anchor, log_scale, _ = rows.theta.T
         given = (rows.levels - anchor) * np.exp(-log_scale)

@@ -38,7 +38,7 @@ class Start(NamedTuple):
     variance: float
 
 
-class Predictors(NamedTuple):
+class ObservedMoments(NamedTuple):
     """What the E-step found of the predictor of each observation (K,)."""
 
     levels: Array
@@ -89,7 +89,7 @@ class Likelihood:
         """Sites (K,) to begin the E-step with, theta (K, p) those of the observations' users."""
         return tau, nu
 
-    def update(self, tau: Array, nu: Array, rows: Predictors) -> Update:
+    def update(self, tau: Array, nu: Array, rows: ObservedMoments) -> Update:
         """Make a parallel sweep of EP, from the sites of the posterior that the rows are of."""
         before = nu - tau * rows.prior_mean  # measured from the prior mean
         new_tau, new_nu, terms, moved, statistics = in_pieces(_tilt, self, tau, before, *rows)

@@ -4,7 +4,7 @@ import numpy as np
 
 from bayesrank.solvers.collaborative.acceleration import Anderson
 from bayesrank.solvers.collaborative.state import Coordinates, EMState
-from bayesrank.solvers.collaborative.steps import Expected, Steps
+from bayesrank.solvers.collaborative.steps import EMSteps, Expected
 
 # Iterations that together change the objective by little: single ones do so again and again on the
 # way, where acceleration pauses.
@@ -16,7 +16,7 @@ _SLACK = 1e-5
 class Loop:
     """The state, the objective at those so far, and whether it was no number (`broken`)."""
 
-    def __init__(self, steps: Steps, state: EMState, anderson: Anderson | None) -> None:
+    def __init__(self, steps: EMSteps, state: EMState, anderson: Anderson | None) -> None:
         self.steps, self.state, self._anderson = steps, state, anderson
         self.trace: list[float] = []
         self.broken = False

@@ -21,7 +21,7 @@ from bayesrank.solvers.collaborative.data import check_observations
 from bayesrank.solvers.collaborative.likelihood_ordinal import Ordinal
 from bayesrank.solvers.collaborative.likelihoods import Likelihood
 from bayesrank.solvers.collaborative.state import EMState, fingerprint
-from bayesrank.solvers.collaborative.steps import Steps
+from bayesrank.solvers.collaborative.steps import EMSteps
 from bayesrank.solvers.collaborative.users import Observations, prior_of
 
 _STEPS = 200
@@ -51,7 +51,7 @@ def fit_users(
         user_scale=np.ones(n),
         fingerprint=fingerprint(observations),
     )
-    steps = Steps(observations, likelihood, None)
+    steps = EMSteps(observations, likelihood, None)
     with jax.enable_x64(True), threadpool_limits(1, user_api="blas"):
         priors = [
             (group, *prior_of(group, observations, new.mean, new.kernel, new))

@@ -39,7 +39,7 @@ class EMState(NamedTuple):
     level, scales
         Of the base process: a scalar and (C,).
     shared_theta, spread
-        SharedProcess parameters of the likelihood and the users' spread about them, shape (p,).
+        Shared parameters of the likelihood and the users' spread about them, shape (p,).
     tau, nu
         Sites of the observations, shape (K,).
     theta, user_level, user_scale

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesrank.solvers.collaborative.likelihoods import Likelihood, Predictors
+from bayesrank.solvers.collaborative.likelihoods import Likelihood, ObservedMoments
 from bayesrank.solvers.collaborative.shared import SharedProcess
 from bayesrank.solvers.collaborative.state import EMState
 from bayesrank.solvers.collaborative.users import Observations, groups_of, posteriors, scatter
@@ -27,7 +27,7 @@ class Expected(NamedTuple):
     spread: Array
 
 
-class Steps:
+class EMSteps:
     """The steps for a set of observations and a likelihood.
 
     With `shared` users share mean and kernel, and the state and the items of the observations are
@@ -74,7 +74,7 @@ class Steps:
                 explained = (stack.gain * stack.covariance).sum((1, 2))
                 own[0, stack.users] = (stack.shift * stack.mean).sum(-1) - explained
                 own[1:, stack.users] = stack.shift.sum(-1), stack.gain.sum((1, 2))
-        update = likelihood.update(tau, nu, Predictors(seen.levels, theta, *rows))
+        update = likelihood.update(tau, nu, ObservedMoments(seen.levels, theta, *rows))
         return Expected(
             state._replace(tau=update.tau, nu=update.nu),
             float(update.log_evidence.sum() - 0.5 * log_det),
