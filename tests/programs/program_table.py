@@ -40,6 +40,11 @@ POSITIVE = np.array([0.3, 0.7, 0.5, 1.2, 0.9, 2.1, 1.4, 3.3, 2.6, 5.0])
 SHARE = np.array([0.1, 0.25, 0.3, 0.2, 0.5, 0.55, 0.45, 0.7, 0.8, 0.9])
 FIRST = np.array([0, 1, 2, 3, 0, 1, 0, 2])
 SECOND = np.array([1, 2, 3, 4, 2, 3, 4, 4])
+WON = np.array([1, 1, 0, 1, 1, 0, 1, 1])
+ANSWERS = np.array([[1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 1, 0], [0, 1, 0, 0], [1, 1, 1, 1]])
+COACHING = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
+ERROR = np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
+CUTS = jnp.array([-0.8, 0.9])
 TIES = np.array([2, 1, 2, 1, 2, 0, 2, 1])
 GRID = np.exp(-0.5 * (X[:, None] - X) ** 2 / 0.8**2) + 1e-6 * np.eye(10)
 CHAIN = np.diag(np.ones(5), 1) + np.diag(np.ones(5), -1)
@@ -51,6 +56,12 @@ def program(function: Callable[[], Any]) -> Callable[[], Any]:
     return function
 
 
+def enter(name: str, function: Callable[[], Any], says: str | None = None) -> None:
+    """Enter a program of one expression."""
+    function.__doc__ = says
+    PROGRAMS[name] = function
+
+
 def normal(name: str, scale: Any = 1.0, shape: tuple[int, ...] = (), loc: Any = 0.0) -> Any:
     return numpyro.sample(name, dist.Normal(loc, scale).expand(shape))
 
@@ -59,32 +70,48 @@ def observe(fn: Any, value: Any, name: str = "y") -> None:
     numpyro.sample(name, fn, obs=value)
 
 
+def draw(name: str, fn: Any) -> Any:
+    return numpyro.sample(name, fn)
+
+
+def effects(fn: Any, size: int = 4) -> Any:
+    """Effects of groups that are not Gaussian."""
+    return numpyro.sample("effect", fn.expand([size]))
+
+
+def gap() -> Any:
+    """Differences of the skills of those who met."""
+    f = normal("skill", 1.0, (5,))
+    return f[FIRST] - f[SECOND]
+
+
+def easier(scale: float = 1.0) -> Any:
+    """How much each person's ability is above each item's difficulty."""
+    return normal("ability", 1.0, (5,))[:, None] - normal("difficulty", scale, (4,))
+
+
 def line(scale: float = 2.0) -> Any:
     return normal("intercept", scale) + normal("slope", scale) * X
 
 
 def process() -> Any:
-    zeros = jnp.zeros(10)
-    return numpyro.sample("f", dist.MultivariateNormal(zeros, covariance_matrix=GRID))
+    return draw("f", dist.MultivariateNormal(jnp.zeros(10), covariance_matrix=GRID))
 
 
 # ---------------------------------------------------------------- Gaussian
 
 
-@program
-def eight_schools():
-    """Effects of coaching (Rubin, 1981), with the spread between schools at 8."""
-    effect = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
-    error = np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
-    mu = normal("mu", 5.0)
-    observe(dist.Normal(normal("theta", 8.0, (8,), mu), error), effect)
-
-
-@program
-def eight_schools_not_centred():
-    effect = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
-    error = np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
-    observe(dist.Normal(normal("mu", 5.0) + 8.0 * normal("white", 1.0, (8,)), error), effect)
+enter(
+    "eight_schools",
+    lambda: observe(dist.Normal(normal("theta", 8.0, (8,), normal("mu", 5.0)), ERROR), COACHING),
+    "Effects of coaching (Rubin, 1981), with the spread between schools at 8.",
+)
+enter(
+    "eight_schools_not_centred",
+    lambda: observe(
+        dist.Normal(normal("mu", 5.0) + 8.0 * normal("white", 1.0, (8,)), ERROR), COACHING
+    ),
+)
 
 
 @program
@@ -95,23 +122,17 @@ def radon():
     observe(dist.Normal(level[GROUP] + normal("floor") * (X > 0), 0.8), Y)
 
 
-@program
-def linear_regression():
-    observe(dist.Normal(line(), 0.7), Y)
+enter("linear_regression", lambda: observe(dist.Normal(line(), 0.7), Y))
 
 
 @program
 def varying_slopes():
     root = np.array([[1.0, 0.0], [0.3, 0.5]])
-    both: Any = numpyro.sample(
-        "both", dist.MultivariateNormal(jnp.zeros(2), scale_tril=root).expand([4])
-    )
+    both = draw("both", dist.MultivariateNormal(jnp.zeros(2), scale_tril=root).expand([4]))
     observe(dist.Normal(both[GROUP, 0] + both[GROUP, 1] * X, 0.6), Y)
 
 
-@program
-def gp_regression():
-    observe(dist.Normal(process(), 0.4), Y)
+enter("gp_regression", lambda: observe(dist.Normal(process(), 0.4), Y))
 
 
 @program
@@ -130,7 +151,7 @@ def additive_splines():
 
 @program
 def sum_to_zero_effects():
-    effect: Any = numpyro.sample("effect", dist.ZeroSumNormal(1.0, (4,)))
+    effect = draw("effect", dist.ZeroSumNormal(1.0, (4,)))
     observe(dist.Normal(normal("mean", 2.0) + effect[GROUP], 0.7), Y)
 
 
@@ -165,29 +186,26 @@ def measurement_error():
 # ---------------------------------------------------------------- time and space
 
 
-@program
-def random_walk_sum():
-    observe(dist.Normal(jnp.cumsum(normal("step", 0.6, (10,))), 0.5), Y)
-
-
-@program
-def gaussian_random_walk():
-    observe(dist.Normal(numpyro.sample("walk", dist.GaussianRandomWalk(0.6, 10)), 0.5), Y)
+enter(
+    "random_walk_sum", lambda: observe(dist.Normal(jnp.cumsum(normal("step", 0.6, (10,))), 0.5), Y)
+)
+enter(
+    "gaussian_random_walk",
+    lambda: observe(dist.Normal(draw("walk", dist.GaussianRandomWalk(0.6, 10)), 0.5), Y),
+)
 
 
 @program
 def state_space():
     move = np.array([[1.0, 1.0], [0.0, 0.9]])
     fn = dist.GaussianStateSpace(10, move, covariance_matrix=jnp.diag(jnp.array([0.2, 0.1])))
-    state: Any = numpyro.sample("state", fn)
-    observe(dist.Normal(state[:, 0], 0.5), Y)
+    observe(dist.Normal(draw("state", fn)[:, 0], 0.5), Y)
 
 
 @program
 def neighbours():
     """A proper conditional autoregression and counts."""
-    fn = dist.CAR(0.0, 0.8, 1.5, jnp.asarray(CHAIN))
-    f: Any = numpyro.sample("f", fn)
+    f = draw("f", dist.CAR(0.0, 0.8, 1.5, jnp.asarray(CHAIN)))
     observe(dist.Poisson(jnp.exp(0.5 + f)), COUNT[:6])
 
 
@@ -200,9 +218,7 @@ def intrinsic_neighbours():
     observe(dist.Poisson(jnp.exp(0.3 + space + own)), COUNT[:6])
 
 
-@program
-def log_gaussian_cox():
-    observe(dist.Poisson(0.8 * jnp.exp(process())), COUNT)
+enter("log_gaussian_cox", lambda: observe(dist.Poisson(0.8 * jnp.exp(process())), COUNT))
 
 
 @program
@@ -211,50 +227,34 @@ def stochastic_volatility():
     observe(dist.Normal(0.0, jnp.exp(0.5 * log_variance)), Y)
 
 
-@program
-def dynamic_poisson():
-    walk: Any = numpyro.sample("walk", dist.GaussianRandomWalk(0.4, 10))
-    observe(dist.Poisson(jnp.exp(walk)), COUNT)
-
-
-@program
-def dynamic_logit():
-    walk: Any = numpyro.sample("walk", dist.GaussianRandomWalk(0.7, 10))
-    observe(dist.Bernoulli(logits=walk), WIN)
+enter(
+    "dynamic_poisson",
+    lambda: observe(dist.Poisson(jnp.exp(draw("walk", dist.GaussianRandomWalk(0.4, 10)))), COUNT),
+)
+enter(
+    "dynamic_logit",
+    lambda: observe(dist.Bernoulli(logits=draw("walk", dist.GaussianRandomWalk(0.7, 10))), WIN),
+)
 
 
 # ---------------------------------------------------------------- binary
 
 
-@program
-def logistic_regression():
-    observe(dist.Bernoulli(logits=line()), WIN)
-
-
-@program
-def probit_regression():
-    observe(dist.Bernoulli(probs=ndtr(line())), WIN)
-
-
-@program
-def complementary_log_log():
-    observe(dist.Bernoulli(probs=-jnp.expm1(-jnp.exp(line()))), WIN)
-
-
-@program
-def robit_regression():
-    """A share of the answers is at random."""
-    observe(dist.Bernoulli(probs=0.05 + 0.9 * ndtr(line())), WIN)
-
-
-@program
-def separated_logistic():
-    observe(dist.Bernoulli(logits=line(3.0)), (X > 0.1).astype(int))
-
-
-@program
-def gp_classification():
-    observe(dist.Bernoulli(logits=1.5 * process()), WIN)
+enter("logistic_regression", lambda: observe(dist.Bernoulli(logits=line()), WIN))
+enter("probit_regression", lambda: observe(dist.Bernoulli(probs=ndtr(line())), WIN))
+enter(
+    "complementary_log_log",
+    lambda: observe(dist.Bernoulli(probs=-jnp.expm1(-jnp.exp(line()))), WIN),
+)
+enter(
+    "robit_regression",
+    lambda: observe(dist.Bernoulli(probs=0.05 + 0.9 * ndtr(line())), WIN),
+    "A share of the answers is at random.",
+)
+enter(
+    "separated_logistic", lambda: observe(dist.Bernoulli(logits=line(3.0)), (X > 0.1).astype(int))
+)
+enter("gp_classification", lambda: observe(dist.Bernoulli(logits=1.5 * process()), WIN))
 
 
 @program
@@ -264,29 +264,17 @@ def crossed_effects():
     observe(dist.Bernoulli(logits=predictor + normal("slope") * X), WIN)
 
 
-@program
-def item_response_1pl():
-    answers = np.array([[1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 1, 0], [0, 1, 0, 0], [1, 1, 1, 1]])
-    ability, difficulty = normal("ability", 1.0, (5,)), normal("difficulty", 1.5, (4,))
-    observe(dist.Bernoulli(logits=ability[:, None] - difficulty), answers)
-
-
-@program
-def item_response_2pl():
-    """With known discriminations."""
-    answers = np.array([[1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 1, 0], [0, 1, 0, 0], [1, 1, 1, 1]])
-    slope = np.array([0.6, 1.0, 1.5, 2.0])
-    ability, difficulty = normal("ability", 1.0, (5,)), normal("difficulty", 1.0, (4,))
-    observe(dist.Bernoulli(logits=slope * (ability[:, None] - difficulty)), answers)
-
-
-@program
-def item_response_3pl():
-    """With a known chance of guessing."""
-    answers = np.array([[1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 1, 0], [0, 1, 0, 0], [1, 1, 1, 1]])
-    ability, difficulty = normal("ability", 1.0, (5,)), normal("difficulty", 1.0, (4,))
-    right = sigmoid(ability[:, None] - difficulty)
-    observe(dist.Bernoulli(probs=0.2 + 0.8 * right), answers)
+enter("item_response_1pl", lambda: observe(dist.Bernoulli(logits=easier(1.5)), ANSWERS))
+enter(
+    "item_response_2pl",
+    lambda: observe(dist.Bernoulli(logits=np.array([0.6, 1.0, 1.5, 2.0]) * easier()), ANSWERS),
+    "With known discriminations.",
+)
+enter(
+    "item_response_3pl",
+    lambda: observe(dist.Bernoulli(probs=0.2 + 0.8 * sigmoid(easier())), ANSWERS),
+    "With a known chance of guessing.",
+)
 
 
 @program
@@ -304,73 +292,33 @@ def beta_binomial():
 # ---------------------------------------------------------------- choices and orders
 
 
-@program
-def bradley_terry():
-    f = normal("skill", 1.0, (5,))
-    observe(dist.Bernoulli(logits=f[FIRST] - f[SECOND]), np.array([1, 1, 0, 1, 1, 0, 1, 1]))
-
-
-@program
-def bradley_terry_distribution():
-    f = normal("skill", 1.0, (5,))
-    observe(BradleyTerry(f[FIRST] - f[SECOND]), np.array([1, 1, 0, 1, 1, 0, 1, 1]))
-
-
-@program
-def bradley_terry_ties():
-    f = normal("skill", 1.0, (5,))
-    observe(BradleyTerryTies(f[FIRST] - f[SECOND], 0.5), TIES)
-
-
-@program
-def thurstone():
-    f = normal("skill", 1.0, (5,))
-    observe(Thurstone(f[FIRST] - f[SECOND]), np.array([1, 1, 0, 1, 1, 0, 1, 1]))
-
-
-@program
-def thurstone_ties():
-    f = normal("skill", 1.0, (5,))
-    observe(ThurstoneTies(f[FIRST] - f[SECOND], 0.4), TIES)
-
-
-@program
-def home_advantage():
-    f, home = normal("skill", 1.0, (5,)), normal("home", 0.5)
-    observe(dist.Bernoulli(logits=f[FIRST] - f[SECOND] + home), np.array([1, 1, 0, 1, 1, 0, 1, 1]))
+enter("bradley_terry", lambda: observe(dist.Bernoulli(logits=gap()), WON))
+enter("bradley_terry_distribution", lambda: observe(BradleyTerry(gap()), WON))
+enter("bradley_terry_ties", lambda: observe(BradleyTerryTies(gap(), 0.5), TIES))
+enter("thurstone", lambda: observe(Thurstone(gap()), WON))
+enter("thurstone_ties", lambda: observe(ThurstoneTies(gap(), 0.4), TIES))
+enter("home_advantage", lambda: observe(dist.Bernoulli(logits=gap() + normal("home", 0.5)), WON))
 
 
 @program
 def ordinal_mixed():
     effect = normal("effect", 0.7, (4,))
-    cuts = jnp.array([-0.8, 0.9])
-    observe(dist.OrderedLogistic(normal("slope") * X + effect[GROUP], cuts), LEVEL)
+    observe(dist.OrderedLogistic(normal("slope") * X + effect[GROUP], CUTS), LEVEL)
 
 
-@program
-def ordered_probit():
-    observe(OrderedProbit(line(), jnp.array([-0.8, 0.9])), LEVEL)
-
-
-@program
-def ordered_logit():
-    observe(OrderedLogit(line(), jnp.array([-0.8, 0.9])), LEVEL)
-
-
-@program
-def softmax_of_two():
-    """A softmax against a reference category."""
-    predictor = line()
-    logits = jnp.stack([jnp.zeros(10), predictor], axis=-1)
-    observe(dist.Categorical(logits=logits), WIN)
+enter("ordered_probit", lambda: observe(OrderedProbit(line(), CUTS), LEVEL))
+enter("ordered_logit", lambda: observe(OrderedLogit(line(), CUTS), LEVEL))
+enter(
+    "softmax_of_two",
+    lambda: observe(dist.Categorical(logits=jnp.stack([jnp.zeros(10), line()], axis=-1)), WIN),
+    "A softmax against a reference category.",
+)
 
 
 # ---------------------------------------------------------------- counts
 
 
-@program
-def poisson_regression():
-    observe(dist.Poisson(jnp.exp(line())), COUNT)
+enter("poisson_regression", lambda: observe(dist.Poisson(jnp.exp(line())), COUNT))
 
 
 @program
@@ -391,27 +339,18 @@ def negative_binomial():
     observe(dist.NegativeBinomial2(jnp.exp(predictor), 2.0), COUNT)
 
 
-@program
-def zero_inflated_poisson():
-    observe(dist.ZeroInflatedPoisson(0.2, jnp.exp(line(1.0))), COUNT)
-
-
-@program
-def geometric():
-    observe(dist.Geometric(logits=line(1.0)), COUNT)
-
-
-@program
-def soft_plus_counts():
-    observe(dist.Poisson(jnp.logaddexp(0.0, line())), COUNT)
+enter(
+    "zero_inflated_poisson",
+    lambda: observe(dist.ZeroInflatedPoisson(0.2, jnp.exp(line(1.0))), COUNT),
+)
+enter("geometric", lambda: observe(dist.Geometric(logits=line(1.0)), COUNT))
+enter("soft_plus_counts", lambda: observe(dist.Poisson(jnp.logaddexp(0.0, line())), COUNT))
 
 
 # ---------------------------------------------------------------- positive, censored
 
 
-@program
-def exponential_survival():
-    observe(dist.Exponential(jnp.exp(line(1.0))), POSITIVE)
+enter("exponential_survival", lambda: observe(dist.Exponential(jnp.exp(line(1.0))), POSITIVE))
 
 
 @program
@@ -435,14 +374,8 @@ def delayed_entry():
     numpyro.factor("time", jnp.where(POSITIVE > 2.0, 0.0, density) + survived)
 
 
-@program
-def gamma_regression():
-    observe(dist.Gamma(3.0, 3.0 / jnp.exp(line(1.0))), POSITIVE)
-
-
-@program
-def log_normal_regression():
-    observe(dist.LogNormal(line(), 0.5), POSITIVE)
+enter("gamma_regression", lambda: observe(dist.Gamma(3.0, 3.0 / jnp.exp(line(1.0))), POSITIVE))
+enter("log_normal_regression", lambda: observe(dist.LogNormal(line(), 0.5), POSITIVE))
 
 
 @program
@@ -458,10 +391,11 @@ def tobit():
     numpyro.factor("y", jnp.where(Y > 0, log_density, log_ndtr((0.0 - predictor) / 0.7)))
 
 
-@program
-def truncated_regression():
-    """Seen because it is positive."""
-    observe(dist.TruncatedNormal(line(1.0), 0.8, low=0.0), POSITIVE)
+enter(
+    "truncated_regression",
+    lambda: observe(dist.TruncatedNormal(line(1.0), 0.8, low=0.0), POSITIVE),
+    "Seen because it is positive.",
+)
 
 
 @program
@@ -480,14 +414,8 @@ def student_t_regression():
     observe(dist.StudentT(4.0, line(), 0.5), y)
 
 
-@program
-def laplace_regression():
-    observe(dist.Laplace(line(), 0.5), Y)
-
-
-@program
-def logistic_errors():
-    observe(dist.Logistic(line(), 0.4), Y)
+enter("laplace_regression", lambda: observe(dist.Laplace(line(), 0.5), Y))
+enter("logistic_errors", lambda: observe(dist.Logistic(line(), 0.4), Y))
 
 
 @program
@@ -504,31 +432,28 @@ def outlier_mixture():
 @program
 def lasso():
     design = np.stack([X, X**2 - 1, np.sin(3 * X)], axis=1)
-    weight: Any = numpyro.sample("weight", dist.Laplace(0.0, 0.5).expand([3]))
+    weight = draw("weight", dist.Laplace(0.0, 0.5).expand([3]))
     observe(dist.Normal(normal("intercept", 2.0) + design @ weight, 0.6), Y)
 
 
 @program
 def student_t_schools():
-    effect = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
-    error = np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
-    theta = numpyro.sample("theta", dist.StudentT(4.0, normal("mu", 5.0), 8.0).expand([8]))
-    observe(dist.Normal(theta, error), effect)
+    theta = draw("theta", dist.StudentT(4.0, normal("mu", 5.0), 8.0).expand([8]))
+    observe(dist.Normal(theta, ERROR), COACHING)
 
 
 @program
 def positive_slope():
-    slope: Any = numpyro.sample("slope", dist.HalfNormal(1.0))
+    slope = draw("slope", dist.HalfNormal(1.0))
     observe(dist.Normal(normal("intercept", 2.0) + slope * X, 0.7), Y)
 
 
-@program
-def positive_effects():
-    effect: Any = numpyro.sample("effect", dist.HalfNormal(1.0).expand([4]))
-    observe(dist.Normal(effect[GROUP], 0.8), Y)
+enter(
+    "positive_effects", lambda: observe(dist.Normal(effects(dist.HalfNormal(1.0))[GROUP], 0.8), Y)
+)
 
 
 @program
 def gamma_effects():
-    effect: Any = numpyro.sample("effect", dist.Gamma(3.0, 3.0).expand([4]))
+    effect = effects(dist.Gamma(3.0, 3.0))
     observe(dist.Normal(normal("mean") + effect[GROUP], 0.8), Y)

@@ -28,6 +28,9 @@ from program_table import (
     WIN,
     X,
     Y,
+    draw,
+    effects,
+    enter,
     line,
     normal,
     observe,
@@ -122,25 +125,14 @@ def seasons():
 # ---------------------------------------------------------------- odd densities
 
 
-@program
-def gumbel_regression():
-    observe(dist.Gumbel(line(), 0.6), Y)
-
-
-@program
-def cauchy_regression():
-    observe(dist.Cauchy(line(1.0), 0.3), Y)
-
-
-@program
-def quantile_regression():
-    """The upper quartile, by an asymmetric Laplace density."""
-    observe(dist.AsymmetricLaplaceQuantile(line(), 0.5, 0.75), Y)
-
-
-@program
-def weibull_regression():
-    observe(dist.Weibull(jnp.exp(line(1.0)), 1.5), POSITIVE)
+enter("gumbel_regression", lambda: observe(dist.Gumbel(line(), 0.6), Y))
+enter("cauchy_regression", lambda: observe(dist.Cauchy(line(1.0), 0.3), Y))
+enter(
+    "quantile_regression",
+    lambda: observe(dist.AsymmetricLaplaceQuantile(line(), 0.5, 0.75), Y),
+    "The upper quartile, by an asymmetric Laplace density.",
+)
+enter("weibull_regression", lambda: observe(dist.Weibull(jnp.exp(line(1.0)), 1.5), POSITIVE))
 
 
 @program
@@ -149,10 +141,11 @@ def log_logistic_survival():
     numpyro.factor("y", log_odds - 2 * jnp.logaddexp(0.0, log_odds))
 
 
-@program
-def angles():
-    """Directions on a circle about a line in X: the density goes round."""
-    observe(dist.VonMises(normal("a", 0.7) + normal("b", 0.5) * X, 3.0), 0.8 * X)
+enter(
+    "angles",
+    lambda: observe(dist.VonMises(normal("a", 0.7) + normal("b", 0.5) * X, 3.0), 0.8 * X),
+    "Directions on a circle about a line in X: the density goes round.",
+)
 
 
 @program
@@ -254,10 +247,11 @@ def centred_by_reparam():
 # ---------------------------------------------------------------- odd operations
 
 
-@program
-def kinked_predictor():
-    """Effects act where they are positive only."""
-    observe(dist.Normal(jax.nn.relu(normal("f", 1.0, (4,), 0.3))[GROUP], 0.8), Y)
+enter(
+    "kinked_predictor",
+    lambda: observe(dist.Normal(jax.nn.relu(normal("f", 1.0, (4,), 0.3))[GROUP], 0.8), Y),
+    "Effects act where they are positive only.",
+)
 
 
 @program
@@ -283,21 +277,19 @@ def sums_over_segments():
     observe(dist.Normal(sums, 0.3), np.array([-1.0, 0.5, 1.2, 4.0]))
 
 
-@program
-def probit_gp_with_lapses():
-    p = 0.02 + 0.96 * jnp.exp(log_ndtr(process()))
-    observe(dist.Bernoulli(probs=p), WIN)
-
-
-@program
-def logistic_of_a_square():
-    """A likelihood with two peaks in one direction of the latents."""
-    observe(dist.Normal(normal("f", 1.0, (), 0.3) ** 2, 0.5), np.array([1.0, 1.4]))
-
-
-@program
-def shares_by_beta():
-    observe(dist.BetaProportion(sigmoid(normal("group", 1.0, (4,))[GROUP]), 9.0), SHARE)
+enter(
+    "probit_gp_with_lapses",
+    lambda: observe(dist.Bernoulli(probs=0.02 + 0.96 * jnp.exp(log_ndtr(process()))), WIN),
+)
+enter(
+    "logistic_of_a_square",
+    lambda: observe(dist.Normal(normal("f", 1.0, (), 0.3) ** 2, 0.5), np.array([1.0, 1.4])),
+    "A likelihood with two peaks in one direction of the latents.",
+)
+enter(
+    "shares_by_beta",
+    lambda: observe(dist.BetaProportion(sigmoid(normal("group", 1.0, (4,))[GROUP]), 9.0), SHARE),
+)
 
 
 # ---------------------------------------------------------------- latents that are not Gaussian
@@ -306,7 +298,7 @@ def shares_by_beta():
 @program
 def horseshoe_like():
     """Cauchy weights, which are few and large."""
-    weight: Any = numpyro.sample("weight", dist.Cauchy(0.0, 0.3).expand([4]))
+    weight = draw("weight", dist.Cauchy(0.0, 0.3).expand([4]))
     observe(dist.Normal(weight[GROUP], 0.6), Y)
 
 
@@ -315,32 +307,32 @@ def mixture_of_effects():
     """Effects come from two groups (spike and slab)."""
     parts = dist.Normal(jnp.zeros(2), jnp.array([0.1, 1.5]))
     mixture = dist.MixtureSameFamily(dist.Categorical(jnp.array([0.5, 0.5])), parts)
-    effect: Any = numpyro.sample("effect", mixture.expand([4]))
+    effect = effects(mixture)
     observe(dist.Normal(effect[GROUP], 0.7), Y)
 
 
 @program
 def log_normal_effects():
-    effect: Any = numpyro.sample("effect", dist.LogNormal(0.0, 0.6).expand([4]))
+    effect = effects(dist.LogNormal(0.0, 0.6))
     observe(dist.Normal(normal("mean") + effect[GROUP], 0.7), Y)
 
 
 @program
 def truncated_effects():
-    effect: Any = numpyro.sample("effect", dist.TruncatedNormal(0.3, 0.7, low=-0.2).expand([4]))
+    effect = effects(dist.TruncatedNormal(0.3, 0.7, low=-0.2))
     observe(dist.Poisson(jnp.exp(effect[GROUP])), COUNT)
 
 
-@program
-def uniform_effects():
-    effect: Any = numpyro.sample("effect", dist.Uniform(-1.0, 2.0).expand([4]))
-    observe(dist.Bernoulli(logits=effect[GROUP]), WIN)
+enter(
+    "uniform_effects",
+    lambda: observe(dist.Bernoulli(logits=effects(dist.Uniform(-1.0, 2.0))[GROUP]), WIN),
+)
 
 
 @program
 def laplace_jumps():
     """A walk whose steps are mostly small and sometimes large."""
-    step: Any = numpyro.sample("step", dist.Laplace(0.0, 0.3).expand([10]))
+    step = draw("step", dist.Laplace(0.0, 0.3).expand([10]))
     observe(dist.Normal(jnp.cumsum(step), 0.4), Y)
 
 
