@@ -113,6 +113,8 @@ def test_no_command_prints_help_in_groups(folder, seen, capsys):
     [
         ("model_a,model_b,winner", "rank"),
         ("user;item;rating", "rate"),
+        ("movieId,userId,Rating,timestamp", "rate"),
+        ("\ufeffUser_ID,Item-ID,stars", "rate"),
         ("item,price", "ask"),
     ],
 )
@@ -167,6 +169,22 @@ def test_rank_reads_standard_input(folder, seen, monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
     assert run("rank", "-", "--quiet") == 2
     assert capsys.readouterr().err.startswith("Error: -: the file is empty;")
+
+
+def test_results_of_another_standard_input_are_replaced_by_force_alone(
+    folder, seen, monkeypatch, capsys
+):
+    def piped(text, *options):
+        stream = io.TextIOWrapper(io.BytesIO(text))
+        monkeypatch.setattr("sys.stdin", stream)
+        return run("rank", "-", "--quiet", "--out", "o", *options)
+
+    assert piped(b"winner,loser\nA,B\n") == 0
+    assert piped(b"winner,loser\nA,B\n") == 0
+    assert piped(b"winner,loser\nA,B\nA,B\n") == 2
+    assert piped(b"winner,loser\nX,Y\n") == 2
+    assert "o: it holds results of another input" in capsys.readouterr().err
+    assert piped(b"winner,loser\nX,Y\n", "--force") == 0
 
 
 def test_what_is_printed_is_what_is_written(folder, seen, capsys):

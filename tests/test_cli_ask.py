@@ -157,9 +157,12 @@ def test_every_question_asked(items, ask):
     assert "1 answer saved to answers.jsonl. Run the same" in out
 
 
-def test_export_is_read_by_rank(items, ask, tmp_path):
+def test_export_is_read_by_rank(items, ask, tmp_path, capsys):
     ask(["1", "q"], items, "--journal", "j.jsonl", "--judge", "Ann")
     ask(["2", "q"], items, "--journal", "j.jsonl")
+    assert run("rank", "j.jsonl") == 2  # and the hint is what is done below
+    hint = "bayesrank ask ITEMS --journal j.jsonl --export answers.csv"
+    assert hint in capsys.readouterr().err
     # Also while another process asks.
     contents = read_journal("j.jsonl")
     with Journal("j.jsonl", {k: contents.header[k] for k in ("items", "names", "features")}):

@@ -211,7 +211,8 @@ def test_an_order_is_one_event(tmp_path, monkeypatch):
         np.testing.assert_allclose(table.loc[name, ["skill_mean", "skill_sd"]], [mean, sd])
     data = read_comparisons("x.toi")
     pairs = PairwiseRanker(items=data.names, hyperparameters={"scale": 1.2})
-    alone = pairs.fit(np.array(data.names)[data.comparisons]).rank()
+    fitted = pairs.fit(np.array(data.names)[data.comparisons], sample_weight=data.weights)
+    alone = fitted.rank()
     assert (table.loc[alone.names, "skill_sd"] > 1.1 * alone.sd).all()
 
 

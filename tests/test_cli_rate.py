@@ -28,6 +28,18 @@ def results(tmp_path_factory):
         return folder, *said("rate", *files, "--quiet", "--top", 1, "--iterations", 3)
 
 
+def test_two_levels_are_told_by_a_probability(tmp_path):
+    rows = [f"u{u},i{i},{int((u + i) % 3 == 0)}" for u in range(6) for i in range(6) if u != i]
+    (tmp_path / "r.csv").write_text("\n".join(["user,item,rating", *rows]))
+    files = (tmp_path / "r.csv", "--out", tmp_path / "out", "--iterations", 3, "--quiet")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        out, _ = said("rate", *files)
+    assert out.splitlines()[0].split() == ["User", "Best", "unseen", "P(1)"]
+    best = pd.read_csv(tmp_path / "out" / "rankings.csv")
+    assert out.splitlines()[1].split()[-1] == f"{100 * best['P(1)'][0]:.1f}%"
+
+
 def test_files_hold_a_prediction_for_every_pair_not_rated(results):
     folder = results[0]
     predictions = pd.read_csv(folder / "out" / "predictions.csv")

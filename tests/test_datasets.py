@@ -76,7 +76,7 @@ def test_columns_in_any_order_and_others_listed_as_ignored(write):
     np.testing.assert_array_equal(data.comparisons, [[0, 1], [1, 2]])
     assert data.ignored_columns == ("date", "mood")
     assert data.unused_column_hints == (
-        "Column 'date' looks like times and is not used: add --time date, or --ignore date.",
+        "Column 'date' looks like times and is not used: add --time date or --ignore date.",
     )
 
 

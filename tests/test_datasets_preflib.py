@@ -26,11 +26,14 @@ def _file(tmp_path, body, name="x.toi", header=HEADER):
 
 
 def _counts(data):
-    return Counter((data.names[w], data.names[o]) for w, o in data.comparisons)
+    found = Counter()
+    for (better, worse), weight in zip(data.comparisons, data.weights, strict=True):
+        found[data.names[better], data.names[worse]] += weight
+    return found
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
-def test_orders_expand_to_pairs_once_a_voter(tmp_path, newline):
+def test_orders_imply_pairs_that_count_once_a_voter(tmp_path, newline):
     body = f"2: 3,{{1,4}},2{newline}1: 2{newline}3: 4, 1{newline}"
     data = read_comparisons(_file(tmp_path, body))
     assert data.names == ("apple", "banana: ripe", "cherry", "date")

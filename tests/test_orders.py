@@ -329,6 +329,7 @@ REFUSED: list[tuple[dict[str, Any], Any, str]] = [
         "none of the columns .first., .second. is",
     ),
     ({}, [], "orders has no rows"),
+    ({}, [[]], "the order in row 0 has no names; pass a list of names"),
     ({}, [["a", "b"], ["a", "b", "a"]], "the order in row 1 names 'a' twice; keep one"),
     ({}, np.ma.masked_equal([[1, 2, 3], [1, 2, 9]], 9), "the order in row 1 has no id in row 0"),
     ({}, [["a"]], "there is one item, 'a'"),

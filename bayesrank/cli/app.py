@@ -27,7 +27,6 @@ _GROUPS = {
     "Predict": ("predict", "rate"),
 }
 _COMMANDS = tuple(name for names in _GROUPS.values() for name in names)
-_COLUMNS_OF = {"rate": {"user", "item", "rating"}, "ask": {"item"}}
 
 
 class _Commands(click.Group):
@@ -64,10 +63,17 @@ class _Commands(click.Group):
 
 def _command_for(path: Path) -> str:
     """The command that reads a file, by the names of its columns."""
+    from bayesrank.datasets.layouts import ITEMS, RATINGS  # loads NumPy
+    from bayesrank.datasets.table import plain_key
+
     with path.open("rb") as file:
-        head = file.readline(10_000).decode(errors="replace").strip().lower()
-    columns = set(re.split(r"[,;\t|]", head))
-    return next((name for name, own in _COLUMNS_OF.items() if own <= columns), "rank")
+        head = file.readline(10_000).decode("utf-8-sig", errors="replace").strip()
+    columns = [plain_key(name.strip('"')) for name in re.split(r"[,;\t|]", head)]
+    for command, layout, own in (("rate", RATINGS, columns), ("ask", ITEMS, columns[:1])):
+        usual = ({*map(plain_key, role.usual)} for role in layout.roles.values())
+        if all(names.intersection(own) for names in usual):
+            return command
+    return "rank"
 
 
 @click.group(cls=_Commands, context_settings=_HELP, help=help_of("bayesrank"))

@@ -38,7 +38,7 @@ def document(
         "title": settings.title or _title(settings.inputs),
         "date": date.today().isoformat(),
         "command": settings.command,
-        "input": _input_id(settings.inputs),
+        "input": _input_id(settings.inputs, data),
         "counts": counts(data),
         "num_items": data.num_items,
         "num_comparisons": observations(data)[0],
@@ -72,7 +72,9 @@ def read_document(results: Path) -> dict[str, Any]:
     return found
 
 
-def refuse_another_input(out: Path, files: Sequence[str], inputs: Sequence[Path]) -> None:
+def refuse_another_input(
+    out: Path, files: Sequence[str], inputs: Sequence[Path], data: ComparisonData
+) -> None:
     """Refuse to write where results of another input, or of nobody knows what, are."""
     if not any(os.path.lexists(out / name) for name in files):
         return
@@ -80,7 +82,7 @@ def refuse_another_input(out: Path, files: Sequence[str], inputs: Sequence[Path]
         known = read_document(out).get("input")
     except OutputError:  # of an earlier version, or damaged: nobody knows of what
         known = None
-    if known != _input_id(inputs):
+    if known != _input_id(inputs, data):
         raise OutputError(
             f"{out}: it holds results of another input; give another --out, or --force to "
             "replace them"
@@ -91,10 +93,15 @@ def _title(inputs: Sequence[Path]) -> str:
     return inputs[0].name.split(".")[0] if inputs and str(inputs[0]) != "-" else "Ranking"
 
 
-def _input_id(inputs: Sequence[Path]) -> str:
-    """A hash of the inputs' paths: it distinguishes inputs without naming them."""
+def _input_id(inputs: Sequence[Path], data: ComparisonData) -> str:
+    """A hash of the inputs' paths, or of what came by standard input, which has no path."""
     paths = "\n".join(os.path.realpath(path) for path in inputs)
-    return hashlib.blake2b(os.fsencode(paths), digest_size=8).hexdigest()
+    found = hashlib.blake2b(os.fsencode(paths), digest_size=8)
+    if Path("-") in inputs:
+        found.update(repr(data.names).encode())
+        for each in (data.comparisons, data.tied, data.weights, data.position):
+            found.update(b"" if each is None else each.tobytes())
+    return found.hexdigest()
 
 
 def _rows(summary: Any, elo: EloScale | None) -> list[dict[str, Any]]:

@@ -25,6 +25,18 @@ class _File(click.Path):
         return super().convert(value, param, ctx)
 
 
+class _Command(click.Command):
+    """Refuses an option that is given twice, of which the last would count."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        order = self.make_parser(ctx).parse_args(args=list(args))[2]
+        given = [part for part in order if isinstance(part, click.Option) and not part.multiple]
+        twice = next((max(part.opts, key=len) for part in given if given.count(part) > 1), None)
+        if twice is not None:
+            raise click.UsageError(f"{twice} is given twice; give it once", ctx)
+        return super().parse_args(ctx, args)
+
+
 class Whole(click.IntRange):
     """A whole number in a range."""
 
@@ -80,7 +92,7 @@ def command(name: str, *parts: str | Option, at: str = "", room: float = PREDICT
         check_start(room)
         return getattr(importlib.import_module(f"bayesrank.cli.{at or name}"), name)(**given)
 
-    return click.Command(name, callback=start, params=parameters, help=help_of(name))
+    return _Command(name, callback=start, params=parameters, help=help_of(name))
 
 
 def option(name: str, kind: Any = None, **more: Any) -> Option:

@@ -119,7 +119,7 @@ def run(data: ComparisonData, settings: Settings) -> None:
     inputs = settings.inputs
     with job(settings.out, FILES, inputs, quiet=settings.quiet) as run:
         if not settings.force:
-            refuse_another_input(settings.out, FILES, inputs)
+            refuse_another_input(settings.out, FILES, inputs, data)
         with run.steps.running():
             layout = f"; read as {data.layout}" if data.layout else ""
             run.steps.say(f"{counts(data)}{layout}")

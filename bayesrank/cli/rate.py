@@ -17,6 +17,7 @@ from bayesrank.cli.outputs import drawn
 from bayesrank.cli.tables import plain_table
 from bayesrank.datasets import DataError, RatingData, read_ratings
 from bayesrank.datasets.items import read_items
+from bayesrank.ranking.columns import percent
 
 if TYPE_CHECKING:
     from bayesrank.estimators import CollaborativeOrdinalGP
@@ -157,7 +158,8 @@ def _notes(data: RatingData, model: CollaborativeOrdinalGP, rated: np.ndarray) -
     counts = (len(data.users), "user"), (len(model.items_), "item"), (len(data.levels), "rating")
     notes = [
         f"{', '.join(count_of(*count) for count in counts)} from {model.levels_[0]} to "
-        f"{model.levels_[-1]}. Best first; Rating is the median of the prediction."
+        f"{model.levels_[-1]}. Best first"
+        + ("; Rating is the median of the prediction." if len(model.levels_) > 2 else ".")
     ]
     few = int((rated.sum(axis=1) == 1).sum())
     if few:
@@ -181,13 +183,17 @@ def _notes(data: RatingData, model: CollaborativeOrdinalGP, rated: np.ndarray) -
 def _table(rankings: pd.DataFrame, rows: int) -> Any:
     """The best unseen items of the first users."""
     first = "User"
-    table = plain_table([first, "Best unseen", "Rating", "90% interval"], first)
+    *others, last = (name for name in rankings if name.startswith("P("))
+    two = len(others) == 1  # a median of two levels, and an interval, say little
+    titles = [last] if two else ["Rating", "90% interval"]
+    table = plain_table([first, "Best unseen", *titles], first)
     table.columns[1].justify = "left"
     users = list(dict.fromkeys(rankings["user"]))[:rows]
     best: Any = rankings[rankings["user"].isin(users) & (rankings["rank"] <= _PRINTED)]
-    columns = ["user", "rank", "item", "level", "lower", "upper"]
-    for user, rank, item, level, lower, upper in best[columns].itertuples(index=False):
+    columns = ["user", "rank", "item", "level", "lower", "upper", last]
+    for user, rank, item, level, lower, upper, chance in best[columns].itertuples(index=False):
         name = shown(str(user)) if rank == 1 else ""
         ends = f"{lower}" if lower == upper else f"{lower}–{upper}"
-        table.add_row(Text(name), Text(shown(str(item))), f"{level}", ends)
+        said = (percent(chance),) if two else (f"{level}", ends)
+        table.add_row(Text(name), Text(shown(str(item))), *said)
     return table

@@ -9,7 +9,15 @@ from numpy.typing import NDArray
 from bayesrank._tables import Column
 from bayesrank.datasets import cells
 from bayesrank.datasets.errors import DataError
-from bayesrank.datasets.layouts import OUTCOME, ColumnNames, Found, all_sides
+from bayesrank.datasets.layouts import (
+    OUTCOME,
+    WON_POINTS,
+    ColumnNames,
+    Found,
+    all_sides,
+    naming,
+    two_columns,
+)
 from bayesrank.datasets.outcomes import (
     LOSS,
     TIE,
@@ -65,20 +73,33 @@ def read_wins(found: Found) -> Battles:
         problem = f"item {name!r} is compared with itself"
         raise found.table.error(problem, "remove the row", second, itself)
     named = {side.name.lower() for pair in all_sides(found.table) for side in pair}
-    fix = f"write the item in its place, or leave out {second.name!r} with --ignore"
+    fix = f"write the item in its place, or add {naming('ignore', second.name)}"
     called = "is the name of a column"
     found.table.refuse(first, lambda name: name.lower() in named, called, fix)
     outcome = np.full(len(itself), WIN, np.int8)
     beside = None if "tie" in found.columns else found.table.column("result", "outcome")
     for column in filter(None, (first, second, beside)):
-        other = f"leave it out with --ignore {column.name}"
+        other = f"leave it out with {naming('ignore', column.name)}"
         other = other if column is beside else "correct the name"
         fix = f"mark ties by 1 in a column tie, or {other}"
         equal = "may say that the two were equal"
         found.table.refuse(column, lambda cell: cell.lower() in cells.TIED, equal, fix)
     if "tie" in found.columns:
         outcome[cells.truth(found.table, found.columns["tie"])] = TIE
+    _refuse_contradiction(found.table, outcome)
     return Battles(found, first, second, outcome)
+
+
+def _refuse_contradiction(table: Table, outcome: NDArray[np.integer[Any]]) -> None:
+    """Refuse rows whose winner has fewer points than the loser."""
+    columns = two_columns(table, list(zip(*WON_POINTS, strict=True)))
+    if not columns:
+        return
+    won, lost = (cells.numbers(table, column)[column.codes] for column in columns)
+    wrong = (won < lost) & (outcome == WIN)
+    if wrong.any():
+        fix = f"correct the row, or leave the scores out with {naming('ignore', columns[0].name)}"
+        raise table.error("the scores say that the loser won", fix, columns[0], wrong)
 
 
 def read_sides(found: Found, chosen: ColumnNames) -> Battles:
@@ -89,6 +110,7 @@ def read_sides(found: Found, chosen: ColumnNames) -> Battles:
         fix = "give other comparisons"
         raise found.table.error("every row compares an item with itself", fix)
     found, notes = _without(found, itself, "Comparisons of an item with itself")
+    found = _with_ties(found)
     if "outcome" in found.columns:
         outcome, said = _told(found, found.columns["outcome"], chosen)
         notes += said
@@ -117,6 +139,24 @@ def read_sides(found: Found, chosen: ColumnNames) -> Battles:
     return Battles(found, first, second, outcome, position, label, notes, repeating)
 
 
+def _with_ties(found: Found) -> Found:
+    """The outcomes with a tie where a column of its own says so."""
+    tie, said = found.columns.get("tie"), found.columns.get("outcome")
+    if tie is None or said is None:
+        return found
+    tied = cells.truth(found.table, tie)
+    sides = (found.columns[side].name for side in ("first", "second"))
+    first, second = sides
+    open_ = np.array([words_mean(cell, first, second) == TIE for cell in said.values])[said.codes]
+    other = tied & ~open_ & ~cells.nothing(said)
+    if other.any():
+        cell = said.values[said.codes[int(np.argmax(other))]]
+        problem = f"it says that the two were equal, and {said.name!r} says {cell!r}"
+        raise found.table.error(problem, "correct one of them", tie, other)
+    outcome = Column.of(said.name, np.where(tied, "tie", said.cells)) if tied.any() else said
+    return found._replace(columns={**found.columns, "outcome": outcome})
+
+
 def _always_better(outcome: NDArray[np.integer[Any]], *sides: Column) -> Column | None:
     """The side that won whenever one did, if there are many such rows: winners stand there."""
     decided = outcome[outcome != TIE]
@@ -129,7 +169,7 @@ def _refuse_not_played(table: Table) -> None:
     """Refuse games of which a column says that they have no result yet."""
     status = table.column("status", "state", "matchstatus", "gamestatus")
     if status is not None:
-        fix = f"remove such rows, or use them with --ignore {status.name}"
+        fix = f"remove such rows, or use them with {naming('ignore', status.name)}"
         problem = "says that there is no result"
         table.refuse(status, lambda cell: cell.lower() in _NOT_PLAYED, problem, fix)
 
@@ -205,7 +245,8 @@ def _refuse_turned_points(found: Found, column: Column, chosen: ColumnNames) -> 
     header = found.table.header
     turned = header.index(first.name) > header.index(second.name) and "first" not in chosen.named
     if turned and "white" not in first.name.lower():
-        fix = f"say whose come first, as in --first {second.name} --second {first.name}"
+        options = f"{naming('first', second.name)} {naming('second', first.name)}"
+        fix = f"say whose come first, as in {options}"
         found.table.refuse(column, holds_points, "may be the points of either first", fix)
 
 
@@ -233,7 +274,9 @@ def _repeating(found: Found, by_points: NDArray[np.int64], chosen: ColumnNames) 
         return None
     other = said != by_points
     if other.any():
-        fix = f"say which counts: --outcome {column.name}, or --first-score and --second-score"
+        points = (f"{side}_score" for side in ("first", "second"))
+        scores = " ".join(naming(role, found.columns[role].name) for role in points)
+        fix = f"say which counts: {naming('outcome', column.name)}, or {scores}"
         raise found.table.error("the scores say that the outcome is another", fix, column, other)
     return column
 

@@ -70,17 +70,16 @@ def nothing(column: Column) -> NDArray[np.bool_]:
     return np.array([cell.lower() in NOTHING for cell in column.values])[column.codes]
 
 
-def number(table: Table, column: Column) -> NDArray[np.float64]:
+def number(
+    table: Table, column: Column, fix: str = "write a number, or remove the row"
+) -> NDArray[np.float64]:
     """Finite numbers, shape (K,)."""
     found = numbers(table, column)
     for k in np.flatnonzero(~(np.abs(found) <= _LARGEST)):
         cell, value = column.values[k], found[k]
-        fix = "give it in a larger unit"
-        if math.isnan(value):
-            problem = f"{quoted(cell)} is not a finite number" if cell else "the number is missing"
-            fix = "write a number, or remove the row"
-        else:
-            problem = f"{quoted(cell)} is larger than {_LARGEST:g}"
+        problem = f"{quoted(cell)} is not a finite number" if cell else "the number is missing"
+        if not math.isnan(value):
+            problem, fix = f"{quoted(cell)} is larger than {_LARGEST:g}", "use a larger unit"
         raise table.error(problem, fix, column, column.holds(cell))
     return found[column.codes]
 

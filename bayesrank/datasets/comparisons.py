@@ -13,6 +13,12 @@ from bayesrank._tables import Column
 from bayesrank.datasets import cells
 from bayesrank.datasets.battles import Battles, read_sides, read_wins
 from bayesrank.datasets.data import ComparisonData
+from bayesrank.datasets.doubts import (
+    NO_TEAMS,
+    refuse_criteria,
+    refuse_team_columns,
+    refuse_teams,
+)
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.items import Items, read_items
 from bayesrank.datasets.layouts import (
@@ -22,6 +28,8 @@ from bayesrank.datasets.layouts import (
     Found,
     find,
     fitting,
+    is_alike,
+    naming,
     option,
     unused_column_hints,
 )
@@ -146,6 +154,8 @@ def _found(table: Table, chosen: ColumnNames) -> Found:
         table = reshaped(table, BY_NAMES)
         if not fitting(table, COMPARISONS, named):
             table = reshaped(table, BY_CELLS)
+        if not fitting(table, COMPARISONS, named):
+            refuse_team_columns(table)
         if not fitting(table, COMPARISONS, named) and fitting(table, (RATINGS,), {}):
             file = table.path.name if table.path.suffix else "FILE"
             fix = f"rate it: bayesrank rate {file} (in Python: CollaborativeOrdinalGP)"
@@ -173,6 +183,8 @@ def _from_outcomes(
     numbers, names = _numbered(found.table, (said.first, said.second), known)
     if plain_key(said.second.name) in ("opponent", "opp"):
         _refuse_both_sides(found.table, numbers, said.outcome)
+    rest = [column for column in whole.rest if column is not said.repeating]
+    refuse_criteria(found.table, found.rest, found.columns.get("judge"), numbers)
     lost = said.outcome == LOSS
     turned = np.flatnonzero(lost)
     numbers[turned] = numbers[turned][:, ::-1]
@@ -192,9 +204,7 @@ def _from_outcomes(
         position_label=said.position_label,
         notes=(*whole.table.notes, *said.notes),
         layout=whole.layout.example,
-        unused_column_hints=unused_column_hints(
-            [column for column in whole.rest if column is not said.repeating]
-        ),
+        unused_column_hints=unused_column_hints(whole, rest, known is not None),
         **_labelled(found),
     )
     return data if weight is None else data.where(weight > 0)
@@ -219,7 +229,7 @@ def _labelled(found: Found) -> dict[str, Any]:
     for role, many in (("judge", "judges"), ("category", "categories")):
         column = found.columns.get(role)
         if column is not None:
-            fix = f"name it, or leave the column out with --ignore {column.name}"
+            fix = f"name it, or leave it out with {naming('ignore', column.name)}"
             cells.text(found.table, column, f"the {role} has no name", fix)
             if role == "judge":  # a category may be North America
                 cells.refuse_nothing(found.table, column)
@@ -247,7 +257,9 @@ def _numbered(
     """Numbers of the items of each row, and their names in the order of first appearance."""
     for column in sides:
         cells.refuse_nothing(table, column, known.names if known else ())
-        table.refuse(column, _is_list, "is a list", "write one item a cell")
+        table.refuse(column, _is_list, "is a list", NO_TEAMS)
+    if known is None:
+        refuse_teams(table, sides)
     names = (
         known.names if known is not None else dict.fromkeys((*sides[0].values, *sides[1].values))
     )
@@ -273,6 +285,16 @@ def _is_list(cell: str) -> bool:
     return cell.startswith(('["', "['", "[["))
 
 
+def _of_one_judge(found: Found) -> tuple[str, ...]:
+    """A sentence on people who gave several orders each, which count as those of others."""
+    return tuple(
+        f"Orders have no judges yet: several of one {column.name} count as independent, and if "
+        "tastes differ, intervals are too narrow."
+        for column in found.rest
+        if is_alike(column.name, "judge") and 1 < len(column.values) < len(column.codes)
+    )
+
+
 def _from_order_cells(found: Found, known: Items | None, chosen: ColumnNames) -> ComparisonData:
     table, column = found.table, found.columns["order"]
     orders, notes = read_order_cells(table, column)
@@ -287,7 +309,7 @@ def _from_order_cells(found: Found, known: Items | None, chosen: ColumnNames) ->
     return replace(
         implied(table.path, tuple(names), said, known, chosen.fold_names),
         ignored_columns=tuple(column.name for column in found.rest),
-        unused_column_hints=unused_column_hints(found.rest),
+        unused_column_hints=(*_of_one_judge(found), *unused_column_hints(found, found.rest)),
         layout=found.layout.example,
         notes=(*table.notes, *notes),
     )

@@ -16,6 +16,9 @@ _TAG = re.compile(r'\[\s*(\w+)\s+"((?:[^"\\]|\\.)*)"\s*\]\s*')
 
 def read_json(path: Path, text: str) -> list[tuple[int, Record]]:
     """Read one object a line; or, of a file that ends in .json, one array of objects."""
+    if text.startswith('{"bayesrank":"journal"'):
+        fix = f"export its answers: bayesrank ask ITEMS --journal {path} --export answers.csv"
+        raise DataError(path, "this is a journal of ask", fix, row=1)
     whole = _json(text) if ".json" in path.suffixes else None
     whole = _transposed(whole) if isinstance(whole, dict) else whole
     whole = whole if isinstance(whole, list) else None

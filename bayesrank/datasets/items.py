@@ -46,7 +46,8 @@ def read_items(path: Source, *, few: bool = False) -> Items:
         raise table.error("there is only one item", "add the others")
     if not rest:
         return Items(table.path, column.values, None, ())
-    features = np.stack([cells.number(table, each) for each in rest], axis=1)
+    fix = "write a number, or leave out the column (of kinds, make columns of 0 and 1)"
+    features = np.stack([cells.number(table, each, fix) for each in rest], axis=1)
     for each, values in zip(rest, features.T, strict=True):
         if not few and np.ptp(values) == 0:
             problem = f"every item has the same value, {values[0]:g}"

@@ -3,6 +3,8 @@
 Every reader finds its columns here. A new layout is a row.
 """
 
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -11,7 +13,7 @@ import numpy as np
 
 from bayesrank.datasets.cells import quoted
 from bayesrank.datasets.errors import DataError
-from bayesrank.datasets.table import Column, Table
+from bayesrank.datasets.table import Column, Table, plain_key
 
 
 class ColumnRole(NamedTuple):
@@ -77,10 +79,12 @@ class Found(NamedTuple):
 _JUDGES = (
     *("judge", "judges", "judge_id", "judge_name", "judge_model", "annotator", "annotator_id"),
     *("rater", "assessor", "reviewer", "evaluator", "voter", "user", "user_id"),
+    *("username", "public_username", "respondent", "respondent_id", "participant", "worker"),
+    "visitor_id",
 )
 _CATEGORIES = (
     *("group", "groups", "category", "categories", "topic", "task", "domain", "language"),
-    "surface",
+    *("surface", "selected_category"),
 )
 _TIMES = ("time", "date", "datetime", "timestamp", "tstamp", "tourney_date")
 _WEIGHTS = (
@@ -151,13 +155,24 @@ OUTCOME = ColumnRole(
         *("winner", "preference", "preferred", "outcome", "result", "ftr", "choice", "chosen"),
         *("selected", "selection", "comparison", "pairwise", "vote", "verdict", "judgment"),
         *("judgement", "decision", "response", "label", "winner_name", "preferred_item"),
-        *("preferred_model", "winning_model", "winning_team", "score", "ft", "res", "answer"),
+        *(
+            "preferred_model",
+            "winning_model",
+            "winning_team",
+            "chosen_model",
+            "chosen_model_name",
+            "score",
+            "ft",
+            "res",
+            "answer",
+        ),
         "margin",
     ),
     alike=("preference", "outcome", "result"),
     plural="outcomes",
     also="winner",
 )
+_EQUAL = ColumnRole(("tie", "is_tie", "is_draw", "both_equal", "is_equal"), True)
 _WEIGHT = ColumnRole(("weight", "count"), True, _WEIGHTS, "weights")
 _BESIDE = {
     "judge": ColumnRole(("judge",), True, _JUDGES, "judges"),
@@ -176,6 +191,12 @@ _WON, _LOST = zip(
     *(("wteam", "lteam"), ("wteamid", "lteamid"), ("preferred", "rejected")),
     strict=True,
 )
+WON_POINTS = [
+    tuple(form.format(side, what) for side in sides)
+    for what in ("score", "goals", "runs", "sets", "scores")
+    for sides in (("winner", "loser"), ("winning", "losing"), ("w", "l"))
+    for form in ("{}{}", "{1}{0}")
+]
 _WINNER, _LOSER = ColumnRole(_WON), ColumnRole(_LOST)
 COMPARISONS = (
     Layout(
@@ -198,7 +219,7 @@ COMPARISONS = (
     ),
     Layout(
         "model_a,model_b,winner",
-        {**_SHOWN, "outcome": OUTCOME},
+        {**_SHOWN, "outcome": OUTCOME, "tie": _EQUAL},
         (("first", "second"),),
         options=True,
     ),
@@ -215,6 +236,8 @@ COMPARISONS = (
         options=True,
     ),
 )
+_NUMBER = re.compile(r"\w+")  # of a ballot or a row; an order has signs between items
+_NOT_OF_ORDERS = {"judge": "judges", "category": "categories", "time": "times"}
 _COMPARED = {name: role for layout in COMPARISONS for name, role in layout.roles.items()}
 
 ITEMS = Layout("item,price,weight", {"item": ColumnRole(("item", "name"))})
@@ -344,7 +367,8 @@ def _columns(table: Table, layout: Layout, named: Mapping[str, str]) -> dict[str
     paired = {name for pair in layout.together for name in pair}
     for name, role in layout.roles.items():
         column = None if name in found or name in paired else table.column(*role.usual)
-        if column is not None and column.name not in taken:
+        numbered = name == "order" and column and all(map(_NUMBER.fullmatch, column.values))
+        if column is not None and column.name not in taken and not numbered:
             found[name] = column
             taken.add(column.name)
     return found
@@ -375,8 +399,15 @@ def option(role: str) -> str:
     return role.replace("_", "-")
 
 
+def naming(role: str, name: str) -> str:
+    """An option that names a column, as a shell takes it."""
+    return f"--{option(role)} {shlex.quote(name)}"
+
+
 def _unused(found: Found, named: Mapping[str, str]) -> DataError:
     odd = next(option(name) for name in named if name not in _options(found.layout))
+    if "order" in found.columns and odd in _NOT_OF_ORDERS:
+        return found.table.error(f"orders have no {_NOT_OF_ORDERS[odd]} yet", f"leave out --{odd}")
     problem = f"--{odd} does not go with the columns {found.table.quoted}"
     fix = f"these are read by {_options_for(sorted(_options(found.layout)))}"
     return found.table.error(problem, fix)
@@ -438,14 +469,28 @@ def _refuse_second_header(found: Found) -> None:
         raise found.table.error("the header is there again", "remove the row", None, where)
 
 
-def unused_column_hints(rest: Sequence[Column]) -> tuple[str, ...]:
-    """A sentence on each column that was not used and looks as if it should have been."""
+def is_alike(name: str, role: str) -> bool:
+    """Whether the name of a column looks as if it held what a role says."""
+    return plain_key(name) in map(plain_key, _COMPARED[role].alike)
+
+
+def unused_column_hints(
+    found: Found, rest: Sequence[Column], still: bool = False
+) -> tuple[str, ...]:
+    """A sentence on each column that was not used and looks as if it should have been.
+
+    With `still`, skills cannot change, and columns of times are no news.
+    """
     sentences = []
+    roles = found.layout.roles
     for name in (column.name for column in rest):
-        role = next((k for k, each in _COMPARED.items() if name.lower() in each.alike), None)
-        if role is not None:
-            sentences.append(
-                f"Column {name!r} looks like {_COMPARED[role].plural} and is not used: add "
-                f"--{option(role)} {name}, or --ignore {name}."
-            )
+        role = next((role for role in _COMPARED if is_alike(name, role)), None)
+        if role is None or (still and role == "time"):
+            continue
+        if role == "judge" and role not in roles:  # of orders, which `comparisons` speaks of
+            continue
+        ways = [naming(role, name)] if role in roles else []
+        ways = " or ".join([*ways, naming("ignore", name)])
+        what = _COMPARED[role].plural
+        sentences.append(f"Column {name!r} looks like {what} and is not used: add {ways}.")
     return tuple(sentences)

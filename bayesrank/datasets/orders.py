@@ -87,21 +87,19 @@ def implied(
 ) -> ComparisonData:
     """Comparisons that orders imply; with `fold`, names that are alike are the first of them."""
     spelled, index = _places(path, names if known is None else known.names, orders, known, fold)
-    count = sum(order.voters * _num_pairs(order.groups) for order in orders)
+    count = sum(_num_pairs(order.groups) for order in orders)
     check_memory(  # two copies are made of them
         32 * count,
         f"{path}: its orders make {count:,} comparisons, which",
-        "see whether the counts of voters are right, or give fewer orders",
+        "give fewer orders",
     )
     numbered = [
         tuple(tuple(index[spelled[name]] for name in group) for group in order.groups)
         for order in orders
     ]
-    blocks = [
-        np.tile(np.array([*_pairs(groups)], np.int64).reshape(-1, 2), (order.voters, 1))
-        for order, groups in zip(orders, numbered, strict=True)
-    ]
-    comparisons = np.concatenate(blocks)
+    blocks = [np.array([*_pairs(groups)], np.int64).reshape(-1, 2) for groups in numbered]
+    weights = np.repeat([float(order.voters) for order in orders], [*map(len, blocks)])
+    comparisons = np.concatenate(blocks)[weights > 0]
     if not len(comparisons):
         raise DataError(path, "no order puts one item above another", "write them as a > b > c")
     said = [
@@ -116,6 +114,7 @@ def implied(
         np.zeros(len(comparisons), bool),
         None if known is None else known.features,
         () if known is None else known.feature_names,
+        weights=weights[weights > 0] if (weights != 1).any() else None,
         orders=OrderEvents(groups, np.array(voters, np.int64)),
     )
 

@@ -15,7 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesrank.datasets import cells
-from bayesrank.datasets.layouts import COMPARISONS, WINS, fitting, sides_of, two_columns
+from bayesrank.datasets.doubts import refuse_team_rows, refuse_teams
+from bayesrank.datasets.layouts import (
+    COMPARISONS,
+    WINS,
+    fitting,
+    naming,
+    sides_of,
+    two_columns,
+)
 from bayesrank.datasets.table import Column, Table, plain_key
 
 
@@ -34,7 +42,8 @@ _EVENTS = (
 )
 _VOTERS = (
     *("voter", "judge", "voterid", "judgeid", "respondent", "respondentid", "rater", "resp"),
-    *("participant", "participantid", "respnum", "sysrespnum"),
+    *("participant", "participantid", "respnum", "sysrespnum", "user", "userid", "username"),
+    *("annotator", "annotatorid", "worker", "workerid", "reviewer", "assessor"),
 )
 _PLAYERS = (
     *("player", "driver", "horse", "competitor", "runner", "athlete", "rider", "playername"),
@@ -64,7 +73,7 @@ _IN_WORDS = ("first", "second", "third", "fourth", "fifth", "sixth")
 _PLACE_OF = re.compile(rf"({_WORD})?(\d{{1,4}})(?:st|nd|rd|th)?({_WORD})?", re.ASCII)
 _BESIDE = re.compile(
     r"(?:respondent|voter|judge|user|participant|subject|rater|person|response|row|ballot)?"
-    r"(?:id|index|name|no|number)?|race|game|match|round|task|event|season|year|weight|count|votes|n|age|time|date|progress|finished|status"
+    r"(?:id|index|name|no|number)?|race|game|match|round|task|event|season|year|weight|count|votes|freq|frequency|n|age|time|date|progress|finished|status"
 )
 _NOBODY = {"undervote", "overvote", "skipped", *cells.NOTHING} - {""}  # where a name may stand
 
@@ -133,9 +142,10 @@ def _counts(table: Table) -> Table | None:
     others = [found for found in fitting(table, COMPARISONS, {}) if sides_of(table)]
     for other in (*others, table.column("weight", "count")):
         if other is not None:
-            name = other.name if isinstance(other, Column) else other.layout.example
+            weight = isinstance(other, Column)
+            name, hidden = (other.name,) * 2 if weight else (other.layout.example, used[0].name)
             problem = f"{used[0].name!r} counts wins beside {name}, which may say another thing"
-            raise table.error(problem, f"leave one of them out, as in --ignore {used[0].name}")
+            raise table.error(problem, f"leave one of them out, as in {naming('ignore', hidden)}")
     words = np.repeat(np.array([side.name for side in sides] + ["tie"], object), len(table.rows))
     rest = table.without([c.name for c in (*used, ties) if c])
     much = rest.kept(np.tile(np.arange(len(table.rows)), 3))
@@ -243,6 +253,7 @@ def _free_for_all(table: Table) -> Table | None:
     value, best = (
         (_ranks_of(table, column), "lowest") if place else (-cells.number(table, column), "highest")
     )
+    refuse_team_rows(table, event, item, value)
     note = f"Each {event.name} is one order of its rows, and the {best} {column.name} is best."
     note += "" if place else " If the lowest is, call the column place."
     return _events(table, event, item, value, note)
@@ -255,6 +266,7 @@ def _ranks_of(table: Table, column: Column) -> NDArray[np.float64]:
         if place == 0 or (cell and np.isnan(place)):
             what = "may be the first place, or none" if place == 0 else "is not a place"
             fix = "write 1 for the first, and nothing where there is none"
+            fix = fix if place == 0 else f"write the last place for who did not finish, or {fix}"
             problem = f"{cells.quoted(cell)} {what}"
             raise table.error(problem, fix, column, column.holds(cell))
     return np.array(places)[column.codes]
@@ -270,11 +282,13 @@ def _events(
 ) -> Table | None:
     """One order for each event, lowest values first; who has none is left out."""
     cells.refuse_nothing(table, item)
+    refuse_teams(table, [item])
     voter, season = table.column(*_VOTERS), table.column("season", "year")
     event = _both(table, event, voter if voter is not item else None)
     if len({*zip(event.codes.tolist(), item.codes.tolist(), strict=True)}) < len(table.rows):
         event = _both(table, event, season)  # numbered anew in each
-    table.refuse_twice(event, item)
+    fix = "repeats are not modelled yet: give each item one row, such as one with its mean"
+    table.refuse_twice(event, item, fix=fix)
     rows = np.argsort(event.codes, kind="stable")
     names, ends = item.cells, np.flatnonzero(np.diff(event.codes[rows])) + 1
     said = [_by_value(names[own], value[own]) for own in np.split(rows, ends)]
@@ -282,7 +296,8 @@ def _events(
     said = [groups for groups in said if groups]
     if any(len(names) > 1 for groups in said for names in groups):
         note += " Equal rows are not compared."
-    return _ordered(table.kept(firsts).with_columns(()), said, note)
+    kept = () if voter is None or voter is item else (voter,)
+    return _ordered(table.with_columns(kept).kept(firsts), said, note)
 
 
 def _both(table: Table, one: Column, other: Column | None) -> Column:
@@ -324,12 +339,22 @@ def _by_place(table: Table) -> Table | None:
         return None
     if len(set(texts)) == len(texts):  # items come in more than one place
         return None
-    named = [c.renamed(["" if v.lower() in _NOBODY else v for v in c.values]) for c in columns]
-    shown = [c.cells for c in named]
-    orders = [[[each[k]] for each in shown if each[k]] for k in range(len(table.rows))]
+    over = {v for v in texts if "|" in v and {part.strip() for part in v.split("|")} <= {*texts}}
+    nobody = [["" if v.lower() in _NOBODY or v in over else v for v in c.values] for c in columns]
+    shown = [c.renamed(values).cells for c, values in zip(columns, nobody, strict=True)]
+    rows = [[each[k] for each in shown if each[k]] for k in range(len(table.rows))]
+    orders = [[[name] for name in dict.fromkeys(row)] for row in rows]
     note = f"The columns {columns[0].name!r} to {columns[-1].name!r} name items, the best first."
     if _NOBODY & {text.lower() for text in texts}:
         note += f" Cells such as {min(_NOBODY & {text.lower() for text in texts})!r} name none."
+    counts = (
+        (
+            sum(c.holds(v).sum() for c in columns for v in over),
+            "Cells with several names, left out",
+        ),
+        (sum(map(len, rows)) - sum(map(len, orders)), "Names that a row gives again, left out"),
+    )
+    note += "".join(f" {what}: {count:,}." for count, what in counts if count)
     return _ordered(table.without([c.name for c in columns]), orders, note)
 
 
@@ -345,11 +370,13 @@ def _wide_ranks(table: Table) -> Table | None:
     tailed = [c for c in columns if _TAIL.fullmatch(c.name)]
     columns = tailed if len(tailed) > 2 else columns
     _refuse_from_zero(table, [c for c in columns if _are_ranks(c, 0, len(columns) - 1)])
-    columns = [c for c in columns if _are_ranks(c, 1, len(columns))]
+    columns = [c for c in columns if _are_ranks(c, 0, len(columns))]
     names = [_tail(column.name) for column in columns]
     if len(columns) < 3 or len(set(names)) < len(names):
         return None
-    ranks = np.stack([_ranks_of(table, column) for column in columns], axis=1)
+    ranks = np.stack([np.array([*map(_place, c.values)])[c.codes] for c in columns], axis=1)
+    zero = ranks == 0
+    ranks[zero] = np.nan
     distinct, codes = np.unique(ranks, axis=0, return_inverse=True)
     said = np.sort(distinct, axis=1)
     dense = np.cumsum(np.diff(said, axis=1, prepend=0) > 0, axis=1)
@@ -357,15 +384,26 @@ def _wide_ranks(table: Table) -> Table | None:
     whole = np.where(np.isnan(said), True, said == place).all(1)
     gaps = np.where(np.isnan(said), True, said <= place).all(1) & (said[:, 0] == 1)
     ties = np.where(np.isnan(said), True, said == dense).all(1)
+    some = np.isnan(said).any(1) & ~(np.diff(said, axis=1) == 0).any(1) & (said[:, 0] == 1)
     blank = np.asarray(np.isnan(said).all(1))
     if (~blank).sum() < 2:  # rows that say the same are more likely to be something else
         return None
-    if not (gaps | ties | blank).all() or 2 * (whole & ~blank)[codes.ravel()].sum() < len(codes):
+    most = (whole & ~blank)[codes.ravel()].mean() >= 0.5
+    if not most or not (gaps | ties | some | blank).all():
         return None
+    note = ""
+    if zero.any():
+        if not (whole & ~np.isnan(said[:, -1])).any():
+            if np.nanmax(ranks) == 1:  # marks, and no ranks
+                return None
+            problem = "'0' may be the first place, or none"
+            fix = "write 1 for the first, and nothing where there is none"
+            raise table.error(problem, fix, columns[int(zero.any(0).argmax())], zero.any(1))
+        note = " 0 is for items that are not ranked."
     said = [json.dumps(_by_value(names, row), ensure_ascii=False) for row in distinct]
     orders = np.array(said, object)[codes.ravel()]
     shown = ", ".join(map(repr, names[:6])) + (", ..." if len(names) > 6 else "")
-    note = f"The columns {shown} are items, and their cells are ranks; 1 is the best."
+    note = f"The columns {shown} are items, and their cells are ranks; 1 is the best.{note}"
     rest = table.without([column.name for column in columns])
     return rest.having(note, order=orders).kept(~blank[codes.ravel()])
 
@@ -439,7 +477,7 @@ def _answers(table: Table) -> Table | None:
         return None
     column = found[0]
     if len(found) > 1:
-        fix = f"name one, as in --order {column.name!r}"
+        fix = f"name one, as in {naming('order', column.name)}"
         raise table.error("several columns hold orders", fix, column)
     orders = [json.dumps([n.strip() for n in c.rstrip(";").split(";")]) for c in column.values]
     given = np.array([bool(cell) for cell in column.values])[column.codes]

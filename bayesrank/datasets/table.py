@@ -61,9 +61,9 @@ class Table:
         return ", ".join(map(repr, self.header))
 
     def column(self, *names: str) -> Column | None:
-        """The column of the first of these names that is there, whatever the case."""
-        known = self.by_name
-        return next((known[name] for name in map(str.lower, names) if name in known), None)
+        """The column of the first of these names that is there, whatever joins their parts."""
+        keys = (key for name in names for key in (name.lower(), plain_key(name)))
+        return next((self.by_name[key] for key in keys if key in self.by_name), None)
 
     @cached_property
     def by_name(self) -> dict[str, Column]:
@@ -98,19 +98,18 @@ class Table:
 
     def without(self, names: Sequence[str]) -> "Table":
         """The table without some of its columns."""
-        for name in names:
-            if self.column(name) is None:
-                problem = f"there is no column {name!r} among {self.quoted}"
-                raise self.error(problem, "name one of these with --ignore")
-        hidden = {name.lower() for name in names}
-        columns = tuple(column for column in self.columns if column.name.lower() not in hidden)
-        return replace(self, columns=columns)
+        hidden = [self.column(name) for name in names]
+        if None in hidden:
+            problem = f"there is no column {names[hidden.index(None)]!r} among {self.quoted}"
+            raise self.error(problem, "name one of these with --ignore")
+        named = {column.name for column in hidden if column}
+        return self.with_columns([column for column in self.columns if column.name not in named])
 
     def with_columns(self, columns: Sequence[Column]) -> "Table":
         """The same rows with these columns alone."""
         return replace(self, columns=tuple(columns))
 
-    def refuse_twice(self, *columns: Column) -> None:
+    def refuse_twice(self, *columns: Column, fix: str = "keep one of the two") -> None:
         """Refuse a row whose cells in these columns are those of a row above it."""
         codes = np.zeros(len(self.rows), np.int64)
         for column in columns:
@@ -124,7 +123,7 @@ class Table:
             row = self.rows[first[codes[k]]]
             label = columns[0] if len(columns) == 1 else None
             problem = f"{named} is already in row {row}"
-            raise self.error(problem, "keep one of the two", label, again)
+            raise self.error(problem, fix, label, again)
 
 
 def plain_key(name: str) -> str:

@@ -74,6 +74,8 @@ def read_bytes(path: Path) -> bytes:
         except (gzip.BadGzipFile, EOFError, zlib.error):
             problem = "this is not a complete gzip file"
             raise DataError(path, problem, "compress it again") from None
+    if path.suffix == ".npz":
+        raise DataError(path, "this is a saved model", "give the comparisons themselves")
     packed = next((each for each in _PACKED if raw.startswith(each)), None)
     if packed is not None:
         raise DataError(path, *_PACKED[packed])

@@ -201,6 +201,8 @@ def _read_orders(orders: Any) -> list[list[list[Hashable]]]:
         where = f"the order in row {row}"
         groups = [id_list(_group(group), where) for group in unmasked(order)]
         names = [name for group in groups for name in group]
+        if not names:
+            raise ValueError(f"{where} has no names; pass a list of names, best first")
         if len({*names}) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise ValueError(f"{where} names {twice!r} twice; keep one of them")
