@@ -135,7 +135,7 @@ def test_elo_by_its_definition():
     [
         (0.1, 1.0, r"a is the best \(probability >99%\)\.$"),
         (0.8, 1.0, r"No clear winner\. a leads, statistically tied with 1 other item \("),
-        (5.0, 0.2, r"No clear winner: a leads, but any of 8 items may be best\."),
+        (5.0, 0.2, r"No clear winner: a leads, but any of the 8 items may be best\."),
     ],
 )
 def test_conclusion(spread, gap, said):
@@ -224,7 +224,7 @@ def test_one_of_a_thing_is_said_in_the_singular():
     summary = summarize(draws + [3.0, 2.0, 1.0, 0.0], prior_sd=9.0)
     enough, *_ = trust_checks(games, summary, draws, {}, "skipped")
     assert enough.sentence.startswith(
-        "1 of 4 items is provisional (*): over 3/4 of the prior variance"
+        "1 of 4 items is provisional (*): its rank interval holds over half of the ranks"
     )
 
 

@@ -11,6 +11,7 @@ from bayesrank.ranking import RankSummary
 
 if TYPE_CHECKING:
     from bayesrank.diagnostics import CrossCheck, Transitivity
+    from bayesrank.diagnostics.agreement import DesignEffect, Sway
     from bayesrank.diagnostics.quick import Crosschecked
     from bayesrank.infer.spi import ImportanceCheck
 
@@ -19,6 +20,9 @@ CheckStatus = Literal["warning", "ok", "not checked", "n/a"]
 _ORDER: tuple[CheckStatus, ...] = ("warning", "ok", "not checked", "n/a")
 _MOST_SHIFT, _STANDARD_ERRORS = 0.1, 4.0
 _MOST_IN_TIME, _DRAWS = 2_000, 200  # comparisons with times, and draws of their margins
+_MOST_ITEMS = 2_000  # whose information matrix is inverted
+# Logs of the model have a design effect of 1.25 at most, and above that of random signs in 5%.
+_DESIGN_EFFECT, _SURE, _SHARE, _SAME_ORDER = 1.2, 3.0, 0.55, 0.8
 _FEWEST = 100  # effective draws of importance sampling that say something
 
 
@@ -39,13 +43,17 @@ def trust_checks(
     result: Any = None,
 ) -> tuple[Check, ...]:
     """All checks, warnings first; `found` is a sentence where EP was not checked."""
+    repeats, sways = _agreement(data, params, result)
     checks = (
         Check("Data", *_enough(summary)),
         Check("Connected", *_connected(data, summary)),
         Check("EP vs NUTS", *_right(found)),
         Check("Ties", *_ties(data)),
         Check("Position", *_position(data)),
-        Check("One ranking", *_transitive(data, skills, params, result)),
+        Check("Independent rows", *_independent(data, repeats)),
+        Check("Other traits", *_swayed(data, sways)),
+        Check("Prior", *_sensitive(data, params)),
+        Check("One ranking", *_transitive(data, skills, params, result, repeats)),
     )
     return tuple(sorted(checks, key=lambda check: _ORDER.index(check.status)))
 
@@ -56,8 +64,8 @@ def _enough(summary: RankSummary) -> tuple[CheckStatus, str]:
         return "ok", "no item is provisional"
     are, their = ("is", "its") if few == 1 else ("are", "their")
     sentence = (
-        f"{few:,} of {n:,} items {are} provisional (*): over 3/4 of the prior variance of {their} "
-        "skill is left; add comparisons"
+        f"{few:,} of {n:,} items {are} provisional (*): {their} rank interval holds over half of "
+        "the ranks, and over 3/4 of the prior variance is left; add comparisons"
     )
     return "warning", sentence
 
@@ -144,11 +152,101 @@ def _ties(data: ComparisonData) -> tuple[CheckStatus, str]:
 def _position(data: ComparisonData) -> tuple[CheckStatus, str]:
     if data.position is not None:
         return "ok", f"the advantage of {data.position_label} is estimated"
-    return "warning", "not modelled: being first or at home may count as skill"
+    if data.position_label and data.orders is None:
+        return "warning", f"left out, though the file has it: {data.position_label} counts as skill"
+    return "n/a", "the data do not say who was first or at home"
+
+
+def _agreement(
+    data: ComparisonData, params: Params, result: Any
+) -> "tuple[list[DesignEffect], list[Sway]]":
+    """Design effects of what rows share, the largest first, and effects of what sides have."""
+    from bayesrank.diagnostics.agreement import Residuals, clusters_of
+    from bayesrank.estimators.skills import posterior_of
+
+    clusters = clusters_of(data)
+    if not _has_margins(data, result) or not (clusters or data.contrasts):
+        return [], []
+
+    def chance(margin: np.ndarray) -> np.ndarray:
+        return np.asarray(win_chance(margin, params))
+
+    prior_sd = float(params.get("scale", params.get("amplitude", 1.0)))
+    rows = Residuals(data, posterior_of(result), chance, prior_sd)
+    effects = [rows.design_effect(name, codes) for name, codes in clusters.items()]
+    sways = [rows.sway(name, gap) for name, gap in data.contrasts.items()]
+    return (
+        sorted(effects, key=lambda each: -each.value),
+        sorted(sways, key=lambda each: -abs(each.z)),
+    )
+
+
+def _has_margins(data: ComparisonData, result: Any) -> bool:
+    """Whether one skill an item decides comparisons, of not too many items for their matrix."""
+    still = data.orders is None and data.times is None and result is not None
+    return still and data.num_items <= _MOST_ITEMS
+
+
+def _independent(data: ComparisonData, effects: "list[DesignEffect]") -> tuple[CheckStatus, str]:
+    if not effects:
+        none = "no column of the file repeats"
+        return ("not checked", "skills move") if data.times is not None else ("n/a", none)
+    worst = effects[0]
+    if not _is_large(worst):
+        names = ", ".join(each.column for each in effects[:3])
+        return "ok", f"rows of the same {names} agree no more than others"
+    if worst.column == "judge":
+        fix = "judges have tastes of their own; read differences with that in mind, or add judges"
+    elif worst.column == "judge and pair":
+        fix = "keep one row for each judge and pair"
+    else:
+        fix = f"keep one row for each {worst.column}, or name it with --category or --judge"
+    return "warning", (
+        f"rows of the same {worst.column} agree (design effect {worst.value:.1f}): intervals are "
+        f"{np.sqrt(worst.value):.1f} times too narrow; {fix}"
+    )
+
+
+def _is_large(effect: "DesignEffect") -> bool:
+    return effect.value > max(_DESIGN_EFFECT, effect.by_chance)
+
+
+def _swayed(data: ComparisonData, sways: "list[Sway]") -> tuple[CheckStatus, str]:
+    if not sways:
+        return "n/a", "no numbers of both sides, such as length_a and length_b"
+    worst = sways[0]
+    share = max(worst.share, 1.0 - worst.share)
+    if abs(worst.z) < _SURE or share < _SHARE:
+        return "ok", f"{', '.join(each.column for each in sways[:3])} decide little beside skill"
+    more = "more" if worst.share > 0.5 else "less"
+    return "warning", (
+        f"{worst.column} counts as skill: between equals, the side with {more} of it (1 SD) wins "
+        f"{share:.0%}; compare items at equal {worst.column}"
+    )
+
+
+def _sensitive(data: ComparisonData, params: Params) -> tuple[CheckStatus, str]:
+    from bayesrank.diagnostics.sensitivity import order_under_wide_prior
+
+    if "scale" not in params or data.orders is not None or data.times is not None:
+        return "n/a", "the check is for comparisons of items without features or times"
+    if data.num_items > _MOST_ITEMS:
+        return "not checked", f"more than {_MOST_ITEMS:,} items"
+    tau = order_under_wide_prior(data, float(params["scale"]))
+    if not tau < _SAME_ORDER:
+        return "ok", "a wider prior leaves the order as it is"
+    return "warning", (
+        f"a wider prior changes the order (Kendall's tau {tau:.2f}): few comparisons link strong "
+        "and weak items, so gaps between them are too small; add such comparisons"
+    )
 
 
 def _transitive(
-    data: ComparisonData, skills: np.ndarray, params: Params, result: Any
+    data: ComparisonData,
+    skills: np.ndarray,
+    params: Params,
+    result: Any,
+    repeats: "list[DesignEffect]",
 ) -> tuple[CheckStatus, str]:
     from bayesrank.diagnostics import transitivity
 
@@ -165,7 +263,7 @@ def _transitive(
     data, margins = found
     counts = {"tied": data.tied, "weights": data.weights}
     found = transitivity(data.comparisons, skills, chance, margins=margins, **counts)
-    return _on_cycles(found)
+    return _on_cycles(found, repeats)
 
 
 def _margins(
@@ -186,7 +284,7 @@ def _margins(
     return data, None
 
 
-def _on_cycles(found: "Transitivity") -> tuple[CheckStatus, str]:
+def _on_cycles(found: "Transitivity", repeats: "list[DesignEffect]") -> tuple[CheckStatus, str]:
     if not found.is_known:
         return "not checked", "fewer than 10 triads in which every pair was compared"
     sentence = (
@@ -195,4 +293,9 @@ def _on_cycles(found: "Transitivity") -> tuple[CheckStatus, str]:
     )
     if found.is_good:
         return "ok", sentence
-    return "warning", f"{sentence}; who wins depends on the pairing, so no one ranking fits well"
+    if repeats and _is_large(repeats[0]):
+        return "not checked", f"{sentence}; rows of the same {repeats[0].column} explain them"
+    return "warning", (
+        f"{sentence}; either rows repeat each other (a question, a judge, copies), or who wins "
+        "depends on the pairing and no one ranking fits well"
+    )

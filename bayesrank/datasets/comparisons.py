@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bayesrank._names import alike_note, first_spellings
 from bayesrank._tables import Column
-from bayesrank.datasets import cells
+from bayesrank.datasets import cells, unused
 from bayesrank.datasets.battles import Battles, read_sides, read_wins
 from bayesrank.datasets.data import ComparisonData
 from bayesrank.datasets.doubts import (
@@ -205,6 +205,8 @@ def _from_outcomes(
         notes=(*whole.table.notes, *said.notes),
         layout=whole.layout.example,
         unused_column_hints=unused_column_hints(whole, rest, known is not None),
+        clusters=unused.clusters(found.rest),
+        contrasts=unused.contrasts(found.rest, lost),
         **_labelled(found),
     )
     return data if weight is None else data.where(weight > 0)

@@ -1,6 +1,7 @@
 """Comparisons of named items, as plain arrays."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -75,6 +76,11 @@ class ComparisonData:
         Layout of the file, as an example of its header; empty for PrefLib's files.
     notes
         Sentences on how the file was understood, and what of it was left out.
+    clusters
+        Columns that were not used and have repeats, by name: the number of the cell of each
+        comparison, shape (K,).
+    contrasts
+        What was not used of both sides, by name: the winner's number less the loser's, shape (K,).
     unused_column_hints
         Sentences on columns that look as if they should have been used, and on items that may be
         one, by their names.
@@ -107,6 +113,8 @@ class ComparisonData:
     layout: str = ""
     notes: tuple[str, ...] = ()
     unused_column_hints: tuple[str, ...] = ()
+    clusters: Mapping[str, np.ndarray] = field(default_factory=dict)
+    contrasts: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for array in (self.features, *(getattr(self, name) for name in _BY_ROW)):
@@ -129,7 +137,10 @@ class ComparisonData:
         if self.orders is not None:
             raise ValueError("data has orders, which stay whole; pass data.orders to fit_orders")
         rows = {name: getattr(self, name) for name in _BY_ROW}
-        return replace(self, **{n: v if v is None else v[mask] for n, v in rows.items()})
+        rows = {n: v if v is None else v[mask] for n, v in rows.items()}
+        for name in ("clusters", "contrasts"):
+            rows[name] = {n: v[mask] for n, v in getattr(self, name).items()}
+        return replace(self, **rows)
 
     def distinct(self) -> "ComparisonData":
         """Equal comparisons as one, whose weight says how often they came; a tie has no winner."""
@@ -138,7 +149,7 @@ class ComparisonData:
         position = (
             None if self.position is None else np.where(turned, -self.position, self.position)
         )
-        whole = replace(self, comparisons=pairs, position=position)
+        whole = replace(self, comparisons=pairs, position=position, clusters={}, contrasts={})
         said = (getattr(whole, name) for name in _BY_ROW if name not in ("comparisons", "weights"))
         codes = np.zeros(self.num_comparisons, np.int64)
         for column in (column for column in (*pairs.T, *said) if column is not None):

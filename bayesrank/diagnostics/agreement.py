@@ -1,0 +1,160 @@
+r"""Do comparisons agree more than the model says? Rows that belong together, and what sides share.
+
+At the posterior means of what decides comparisons, each of K rows has a residual :math:`r_k`: the
+score of its first item less the expected one. Skills err by about :math:`A^{-1} \sum_k r_k c_k`,
+with the contrast :math:`c_k` of the two items and the information :math:`A`. If residuals of a
+cluster (a question, a judge) go together, that error has a variance larger than that of independent
+rows by the design effect [1]_: intervals are too narrow by its square root. Random signs of the
+residuals say what chance alone makes of few rows.
+
+References
+----------
+.. [1] Liang, K.-Y. and Zeger, S. L. (1986). Longitudinal data analysis using generalized linear
+   models. Biometrika, 73, 13-22.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from bayesrank.datasets import ComparisonData
+from bayesrank.solvers.comparisons import EPSkills, JudgedSkills
+
+Array = NDArray[np.float64]
+
+_SIGNS = 19  # random ones: as large a design effect by chance has a probability of 5%
+_STEP = 1e-3
+
+
+class DesignEffect(NamedTuple):
+    """By how much clusters of a column multiply the variances of skills."""
+
+    column: str
+    value: float
+    by_chance: float  # the largest of those with random signs
+
+
+class Sway(NamedTuple):
+    """What a number of the two sides decides beside skill."""
+
+    column: str
+    share: float  # of wins between equals, of the side that has one standard deviation more
+    z: float  # how many standard errors from none
+
+
+class Residuals:
+    """What is left of comparisons at the posterior means.
+
+    Parameters
+    ----------
+    data
+        The comparisons, of items without times and orders.
+    posterior
+        That of their skills.
+    chance
+        Chance to win at a margin.
+    prior_sd
+        Standard deviation of skills before the comparisons.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.special import ndtr
+    >>> from bayesrank.datasets import ComparisonData
+    >>> from bayesrank.solvers.comparisons import JudgedSkills, arena_data, fit_arena
+    >>> games = np.array([[0, 1], [0, 1], [1, 2], [2, 0]])
+    >>> data = ComparisonData(tuple("abc"), games, np.zeros(4, bool))
+    >>> posterior = JudgedSkills(fit_arena(arena_data(3, games)))
+    >>> rows = Residuals(data, posterior, lambda margin: ndtr(margin / 2**0.5), 1.0)
+    >>> rows.design_effect("game", np.arange(4)).value.round(9)
+    np.float64(1.0)
+    """
+
+    def __init__(
+        self,
+        data: ComparisonData,
+        posterior: EPSkills | JudgedSkills,
+        chance: Callable[[Array], Array],
+        prior_sd: float,
+    ) -> None:
+        n, count = data.num_items, data.num_comparisons
+        margin = mean_margins(data, posterior)
+
+        def expected(margin: Array) -> Array:
+            return 0.5 * (1.0 + chance(margin) - chance(-margin))
+
+        self.weights = np.ones(count) if data.weights is None else data.weights
+        self.residual = np.where(data.tied, 0.5, 1.0) - expected(margin)
+        self._slope = self.weights * (expected(margin + _STEP) - expected(margin - _STEP))
+        self._slope /= 2.0 * _STEP
+        self._expected = expected
+        rows = np.repeat(np.arange(count), 2), data.comparisons.ravel()
+        self._sides: Any = sparse.csr_array((np.tile([1.0, -1.0], count), rows), shape=(count, n))
+        information = (self._sides.T @ (self._slope[:, None] * self._sides)).toarray()
+        self._inverse = np.linalg.inv(information + np.eye(n) / prior_sd**2)
+        inside = self._inverse - self._inverse.mean(axis=0)
+        self._metric = inside.T @ inside  # of errors of skills about their average
+        self._alone = self._variance(self.weights * self.residual**2)
+
+    def design_effect(self, column: str, codes: NDArray[np.integer[Any]]) -> DesignEffect:
+        """Compare clusters, numbered for each row by `codes`, with independent rows."""
+        count = len(codes)
+        _, codes = np.unique(codes, return_inverse=True)
+        number = codes.max() + 1
+        own: Any = sparse.csr_array(
+            (np.ones(count), (codes, np.arange(count))), shape=(number, count)
+        )
+        rng = np.random.default_rng(0)
+
+        def ratio(signs: Array) -> float:
+            sums = own @ ((signs * self.weights * self.residual)[:, None] * self._sides)
+            found = float(np.sum((sums.T @ sums).toarray() * self._metric))
+            return number / (number - 1) * found / self._alone
+
+        by_chance = [ratio(rng.choice([-1.0, 1.0], count)) for _ in range(_SIGNS)]
+        return DesignEffect(column, ratio(np.ones(count)), max(by_chance))
+
+    def sway(self, column: str, gap: Array) -> Sway:
+        """Look for an effect of a number that the winner has `gap` (K,) more of than the loser."""
+        unit = gap / (gap.std() or 1.0)
+        apart = unit - self._sides @ (self._inverse @ (self._sides.T @ (self._slope * unit)))
+        pull = self.weights * self.residual @ apart
+        effect = pull / (self._slope @ apart**2 or 1.0)
+        error = np.sqrt(self.weights @ (self.residual * apart) ** 2)
+        return Sway(column, float(self._expected(np.array(effect))), float(pull / (error or 1.0)))
+
+    def _variance(self, squares: Array) -> float:
+        """Trace of the covariance of skills by independent rows of these squares of residuals."""
+        middle = (self._sides.T @ (squares[:, None] * self._sides)).toarray()
+        return float(np.sum(middle * self._metric))
+
+
+def mean_margins(data: ComparisonData, posterior: EPSkills | JudgedSkills) -> Array:
+    """Margins (K,) of the winners at the posterior means of all that decides comparisons."""
+    many = len(data.category_names) > 1
+    shares = np.eye(len(data.category_names)) if many else [None]
+    skills = np.stack([posterior.skills(each)[0] for each in shares])
+    at = data.categories if many else np.zeros(data.num_comparisons, int)
+    winner, loser = data.comparisons.T
+    margin = skills[at, winner] - skills[at, loser]
+    judges = posterior.judges
+    if data.judges is not None:
+        margin = margin * np.exp(judges.log_reliability)[data.judges]
+    if data.position is not None:
+        effect = (posterior.effects().position_effect or (0.0, 0.0))[0]
+        own = judges.bias[data.judges] if len(judges.bias) else 0.0
+        margin = margin + data.position * (effect + own)
+    return margin
+
+
+def clusters_of(data: ComparisonData) -> Mapping[str, NDArray[np.integer[Any]]]:
+    """What may make rows agree, by name: columns that repeat, judges, and the pairs they saw."""
+    found = dict(data.clusters)
+    if data.judges is not None and len(data.judge_names) > 1:
+        low, high = np.sort(data.comparisons, axis=1).T
+        seen = (data.judges * data.num_items + low) * data.num_items + high
+        found |= {"judge": data.judges, "judge and pair": seen}
+    return found

@@ -1,0 +1,152 @@
+"""Design effects, effects of traits and the sensitivity of an order, in worlds with and without."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import ndtr
+
+from bayesrank.cli.trust import trust_checks
+from bayesrank.datasets import ComparisonData, read_comparisons
+from bayesrank.diagnostics.agreement import Residuals, clusters_of, mean_margins
+from bayesrank.diagnostics.sensitivity import order_under_wide_prior
+from bayesrank.estimators import ArenaRanker
+from bayesrank.solvers.comparisons import JudgedSkills, arena_data, fit_arena
+from bayesrank.solvers.comparisons.terms import arguments_of
+
+
+def chance(margin):
+    return ndtr(margin / np.sqrt(2.0))
+
+
+def world(seed, n=12, rows=600, judges=0, tastes=0.0, style=0.0, near=0.0):
+    """A log of n items; judges with tastes, a trait that counts, and near-equals matched."""
+    rng = np.random.default_rng(seed)
+    skills = 0.6 * rng.normal(size=n)
+    odds = np.ones((n, n)) - np.eye(n)
+    if near:
+        odds *= np.exp(-((skills[:, None] - skills) ** 2) / (2.0 * near**2))
+    pairs = np.array(np.divmod(rng.choice(n * n, rows, p=odds.ravel() / odds.sum()), n))
+    margin, said = skills[pairs[0]] - skills[pairs[1]], {}
+    if judges:
+        judge, own = rng.integers(judges, size=rows), tastes * rng.normal(size=(judges, n))
+        margin += own[judge, pairs[0]] - own[judge, pairs[1]]
+        said = {"judges": judge, "judge_names": tuple(map(str, range(judges)))}
+    gap = rng.normal(size=rows)
+    wins = margin + style * gap + np.sqrt(2.0) * rng.normal(size=rows) > 0.0
+    pairs = np.where(wins, pairs, pairs[::-1]).T
+    said["contrasts"] = {"length": np.where(wins, gap, -gap)}
+    return ComparisonData(tuple(map(str, range(n))), pairs, np.zeros(rows, bool), **said)
+
+
+def residuals(data):
+    fit = fit_arena(arena_data(data.num_items, data.comparisons, **arguments_of(data)))
+    return Residuals(data, JudgedSkills(fit), chance, fit.scales["scale"]), fit
+
+
+def test_copies_of_rows_have_the_design_effect_of_their_number():
+    data = world(0)
+    twice = data.where(np.tile(np.arange(600), 2))
+    rows, _ = residuals(twice)
+    found = rows.design_effect("row", np.tile(np.arange(600), 2))
+    assert found.value == pytest.approx(2.0 * 600 / 599) and found.by_chance < 1.3
+    assert rows.design_effect("alone", np.arange(1200)).value == pytest.approx(1200 / 1199)
+    # as weights say it
+    weighted, _ = residuals(replace(data, weights=np.full(600, 2.0)))
+    again = weighted.design_effect("row", np.arange(600))
+    assert again.value == pytest.approx(2.0 * 600 / 599)
+
+
+def test_the_design_effect_against_sums_over_clusters():
+    data = replace(world(1, n=5, rows=80), tied=np.arange(80) % 4 == 0)
+    rows, fit = residuals(data)
+    codes, skills = np.random.default_rng(0).integers(9, size=80), fit.mean[:5]
+    margin = skills[data.comparisons[:, 0]] - skills[data.comparisons[:, 1]]
+    np.testing.assert_allclose(mean_margins(data, JudgedSkills(fit)), margin)
+    contrast = np.zeros((80, 5))
+    contrast[np.arange(80), data.comparisons[:, 0]] = 1.0
+    contrast[np.arange(80), data.comparisons[:, 1]] = -1.0
+    slope = np.exp(-(margin**2) / 4.0) / np.sqrt(4.0 * np.pi)
+    inverse = np.linalg.inv(
+        contrast.T @ (slope[:, None] * contrast) + np.eye(5) / fit.scales["scale"] ** 2
+    )
+    center = np.eye(5) - 0.2
+    errors = (np.where(data.tied, 0.5, 1.0) - chance(margin))[:, None] * contrast @ inverse @ center
+    clusters = np.array([errors[codes == k].sum(axis=0) for k in range(9)])
+    expected = 9 / 8 * np.sum(clusters**2) / np.sum(errors**2)
+    assert rows.design_effect("codes", codes).value == pytest.approx(expected, rel=1e-6)
+
+
+def checks(data) -> dict[str, Any]:
+    ranker = ArenaRanker(hyperparameters="map").fit(data)
+    found = trust_checks(
+        data, ranker.rank(), ranker.samples(), ranker.params_, "skipped", ranker.result
+    )
+    return {check.name: check for check in found}
+
+
+def test_in_the_world_of_the_model_no_check_warns():
+    for seed in range(3):
+        data = replace(world(seed, judges=10), clusters={"question": np.arange(600) // 3})
+        found = checks(data)
+        names = ("Independent rows", "Other traits", "Prior")
+        assert {name: found[name].status for name in names} == dict.fromkeys(names, "ok")
+
+
+def test_both_orders_of_one_verdict_are_found_by_the_column_that_shows_them():
+    data = world(3)
+    both = data.where(np.repeat(np.arange(600), 2))
+    found = checks(replace(both, clusters={"question_id": np.repeat(np.arange(600), 2)}))
+    said = found["Independent rows"]
+    assert said.status == "warning" and "design effect 2.0" in said.sentence
+    assert "1.4 times too narrow; keep one row for each question_id" in said.sentence
+    assert found["One ranking"].status != "warning"  # what cycles there are come of the copies
+
+
+def test_tastes_of_few_judges_are_found():
+    data = world(4, rows=1500, judges=10, tastes=0.6)
+    assert set(clusters_of(data)) == {"judge", "judge and pair"}
+    said = checks(data)["Independent rows"]
+    assert said.status == "warning" and "judges have tastes of their own" in said.sentence
+
+
+@pytest.mark.parametrize("style", [0.4, -0.4])
+def test_a_trait_of_the_sides_that_counts_is_found(style):
+    said = checks(world(5, style=style))["Other traits"]
+    side = "more" if style > 0 else "less"
+    assert said.status == "warning"
+    assert f"between equals, the side with {side} of it (1 SD) wins " in said.sentence
+
+
+def test_an_order_that_rests_on_the_prior_is_found():
+    taus = [order_under_wide_prior(world(s, n=20, rows=1500, near=0.2), 0.1) for s in range(4)]
+    assert max(taus) < 0.8
+    said = checks(world(1, n=20, rows=1500, near=0.2))["Prior"]
+    assert said.status == "warning" and "Kendall's tau" in said.sentence
+    assert order_under_wide_prior(world(0, n=20, rows=1500), 0.6) > 0.95
+
+
+@pytest.mark.parametrize("layout", ["sides", "winners"])
+def test_a_file_says_which_rows_belong_together_and_how_the_sides_differ(layout):
+    frame = pd.DataFrame({
+        "a": list("xyzxyz"), "b": list("yzxzxy"), "won": ["model_a", "model_b", "tie"] * 2,
+        "question_id": [1, 1, 2, 3, 4, 5], "one": 1, "all": range(6), "text": list("abcdea"),
+        "length_1": [3, 1, 2, 5, 5, 5], "length_2": [1.5, 2, 2, 2, 2, 2], "odd_1": list("abcabc"),
+        "odd_2": 1,
+    })  # fmt: skip
+    if layout == "sides":
+        frame = frame.rename(columns={"a": "model_a", "b": "model_b", "won": "winner"})
+        expected = [1.5, 1.0, 0.0, 3.0, -3.0, 3.0]
+    else:
+        frame = frame.drop(columns="won").rename(columns={"a": "winner", "b": "loser"})
+        expected = [1.5, -1.0, 0.0, 3.0, 3.0, 3.0]
+    data = read_comparisons(frame)
+    assert set(data.clusters) == {"question_id", "text"}
+    assert data.clusters["question_id"].tolist() == [0, 0, 1, 2, 3, 4]
+    assert set(data.contrasts) == {"length"}
+    np.testing.assert_allclose(data.contrasts["length"], expected)
+    part = data.where(np.arange(6) > 2)
+    np.testing.assert_allclose(part.contrasts["length"], expected[3:])
+    assert not data.distinct().clusters
