@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from bayesrank.active import JournalError, QueryLoop, read_journal
 
@@ -71,10 +72,8 @@ def test_retired_items_are_asked_about_no_more(tmp_path):
         assert 0 < (loop.progress().settled or 0) < 1
         loop.retire(2)
         assert loop.progress().settled == 1.0  # two are left
-        with pytest.raises(ValueError, match="fewer than two items to ask about"):
-            loop.retire(1)
-        with pytest.raises(ValueError, match="there is no item 9"):
-            loop.retire(9)
+        refused("fewer than two items to ask about", loop.retire, 1)
+        refused("there is no item 9", loop.retire, 9)
         assert {frozenset(q[:2]) for q in loop.ask(3)} == {frozenset({0, 1})}
         loop.restore(2)
     with QueryLoop(4, journal=path, hyperparameters="prior", candidates=2) as again:
@@ -98,10 +97,8 @@ def test_items_that_cannot_be_added():
         (loop, ("new", X[:1]), "items is 'new'; pass names in an order"),
     ]
     for each, arguments, message in cases:
-        with pytest.raises(ValueError, match=message):
-            each.add_items(*arguments)
+        refused(message, each.add_items, *arguments)
     line = np.array([[1.0, -1.0, 0.0], [-1.0, 2.0, -1.0], [0.0, -1.0, 1.0]])
     joined = QueryLoop(3, X[:3], laplacian=line, hyperparameters="prior")
-    with pytest.raises(ValueError, match="cannot be added to a loop with a laplacian"):
-        joined.add_items(["new"], X[3:4])
+    refused("cannot be added to a loop with a laplacian", joined.add_items, ["new"], X[3:4])
     assert len(loop.items) == N and len(plain.items) == len(joined.items) == 3

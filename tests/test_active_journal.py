@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from refusals import refused
 
 from bayesrank.active.store import Journal, JournalError, files, read_journal
 from bayesrank.active.store.lines import sealed
@@ -172,8 +173,7 @@ def test_what_is_damaged_or_no_journal_is_named_and_left_alone(tmp_path, damage,
     write(path, 3)
     raw = b"".join(damage(path.read_bytes().splitlines(keepends=True)))
     path.write_bytes(raw)
-    with pytest.raises(JournalError, match=message):
-        Journal(path, HEADER)
+    refused(message, Journal, path, HEADER, kind=JournalError)
     assert path.read_bytes() == raw
 
 
@@ -186,8 +186,7 @@ def test_other_items_are_refused(tmp_path):
     header = json.loads(raw.split(b"\n")[0])
     del header["crc"]
     path.write_bytes(sealed(header))
-    with pytest.raises(JournalError, match="version 9, and this program reads version 2"):
-        Journal(path, HEADER)
+    refused("version 9, and this program reads version 2", Journal, path, HEADER, kind=JournalError)
 
 
 def test_killed_at_random_moments(tmp_path):
@@ -228,8 +227,7 @@ def test_a_second_process_is_refused_until_the_first_is_gone(tmp_path):
     child.kill()
     child.communicate()
     with Journal(path, HEADER) as journal:
-        with pytest.raises(JournalError, match="twice in this one"):
-            Journal(path, HEADER)
+        refused("twice in this one", Journal, path, HEADER, kind=JournalError)
         journal.append(answer(0))
     assert len(read_journal(path).records) == 1
 
@@ -286,12 +284,10 @@ def test_a_sync_that_fails_takes_the_answer_back(tmp_path, monkeypatch):
 
         with monkeypatch.context() as patched:
             patched.setattr(os, "fsync", fail)
-            with pytest.raises(JournalError, match="Input/output error"):
-                journal.append(answer(1))
+            refused("Input/output error", journal.append, answer(1), kind=JournalError)
         assert winners(journal.records) == winners(read_journal(path).records) == [0]
         # Not even taking back could be synced: nothing is written until it is opened again.
-        with pytest.raises(JournalError, match="open the journal again"):
-            journal.append(answer(1))
+        refused("open the journal again", journal.append, answer(1), kind=JournalError)
     write(path, 1)
     assert winners(read_journal(path).records) == [0, 0]
 
@@ -319,29 +315,23 @@ def test_a_file_changed_by_another_hand_is_not_written_to(tmp_path):
     with Journal(path, HEADER) as journal:
         with path.open("ab") as file:
             file.write(b"note\n")
-        with pytest.raises(JournalError, match="something else wrote"):
-            journal.append(answer(0))
+        refused("something else wrote", journal.append, answer(0), kind=JournalError)
     write(path, 1)
     with Journal(path, HEADER) as journal:
         path.rename(tmp_path / "b.jsonl")
-        with pytest.raises(JournalError, match="moved or deleted"):
-            journal.append(answer(0))
+        refused("moved or deleted", journal.append, answer(0), kind=JournalError)
     with Journal(path, HEADER) as journal:
         (tmp_path / "c").write_bytes(path.read_bytes())
         (tmp_path / "c").rename(path)
-        with pytest.raises(JournalError, match="replaced"):
-            journal.append(answer(0))
+        refused("replaced", journal.append, answer(0), kind=JournalError)
 
 
 def test_what_cannot_be_a_journal(tmp_path, monkeypatch):
     with pytest.raises(JournalError, match="cannot be opened"):
         Journal(tmp_path / "missing" / "a.jsonl", HEADER)
-    with pytest.raises(JournalError, match="cannot be opened"):
-        Journal(tmp_path, HEADER)
-    with pytest.raises(JournalError, match="not a file"):
-        Journal("/dev/null", HEADER)
-    with pytest.raises(JournalError, match="cannot be read"):
-        read_journal(tmp_path / "missing")
+    refused("cannot be opened", Journal, tmp_path, HEADER, kind=JournalError)
+    refused("not a file", Journal, "/dev/null", HEADER, kind=JournalError)
+    refused("cannot be read", read_journal, tmp_path / "missing", kind=JournalError)
 
     def read_only(*args):
         raise PermissionError(13, "Permission denied")
@@ -351,20 +341,17 @@ def test_what_cannot_be_a_journal(tmp_path, monkeypatch):
         with pytest.raises(JournalError, match=r"cannot be opened \(Permission denied\)"):
             Journal(tmp_path / "a.jsonl", HEADER)
     monkeypatch.setattr(files, "fcntl", None)
-    with pytest.raises(JournalError, match="WSL"):
-        Journal(tmp_path / "a.jsonl", HEADER)
+    refused("WSL", Journal, tmp_path / "a.jsonl", HEADER, kind=JournalError)
 
 
 def test_closed_or_forked_is_refused(tmp_path, monkeypatch):
     journal = Journal(tmp_path / "a.jsonl", HEADER)
     with monkeypatch.context() as patched:
         patched.setattr(os, "getpid", lambda: -1)
-        with pytest.raises(JournalError, match="forked"):
-            journal.append(answer(0))
+        refused("forked", journal.append, answer(0), kind=JournalError)
     journal.close()
     journal.close()
-    with pytest.raises(JournalError, match="is closed"):
-        journal.append(answer(0))
+    refused("is closed", journal.append, answer(0), kind=JournalError)
 
 
 def test_a_new_journal_and_each_record_are_synced(tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 from compilations import compilations
+from refusals import refused
 
 from bayesrank._sizes import next_size
 from bayesrank.active import QueryLoop
@@ -166,12 +167,10 @@ def test_undo_is_as_if_it_had_not_been_told():
     assert loop.undo(judge="Ann") == ("item 1", "item 7", "Ann", False)
     np.testing.assert_allclose(loop.result.mean["f"], other.result.mean["f"], atol=1e-7)
     assert loop.answers == other.answers and loop.skipped == []
-    with pytest.raises(ValueError, match="no answer by 'Ann' to undo"):
-        loop.undo(judge="Ann")
+    refused("no answer by 'Ann' to undo", loop.undo, judge="Ann")
     for _ in range(4):
         loop.undo()
-    with pytest.raises(ValueError, match="no answer to undo"):
-        loop.undo()
+    refused("no answer to undo", loop.undo)
 
 
 def test_a_journal_reopened_is_the_same_loop(tmp_path):
@@ -185,18 +184,15 @@ def test_a_journal_reopened_is_the_same_loop(tmp_path):
         loop.tell("item 4", "item 5")
         loop.undo()
         assert loop.ask()[0][:2] == asked[0][:2]  # on the same sides
-        with pytest.raises(JournalError, match="open in another process"):
-            prior_loop(journal=path)
+        refused("open in another process", prior_loop, journal=path, kind=JournalError)
     with prior_loop(journal=path) as again:
         assert again.answers == loop.answers and again.skipped == []
         assert again.ask()[0][:2] == asked[0][:2]
         np.testing.assert_allclose(again.result.mean["f"], mean, atol=1e-7)
     labels = [record["labels"] for record in read_journal(path).records if "labels" in record]
     assert labels[-2] == ["item 0", "item 8"]
-    with pytest.raises(JournalError, match="not the same names"):
-        QueryLoop(NAMES[::-1], X, journal=path)
-    with pytest.raises(JournalError, match="not the same features"):
-        QueryLoop(NAMES, X + 1e-9, journal=path)
+    refused("not the same names", QueryLoop, NAMES[::-1], X, journal=path, kind=JournalError)
+    refused("not the same features", QueryLoop, NAMES, X + 1e-9, journal=path, kind=JournalError)
     with pytest.raises(JournalError, match="not the same number of items or names or features"):
         QueryLoop(4, journal=path)
 
@@ -205,8 +201,7 @@ def test_an_answer_that_is_not_written_is_not_believed(tmp_path):
     with answered(prior_loop(journal=tmp_path / "a.jsonl"), 2) as loop:
         before = loop.answers, loop.ask()
         (tmp_path / "a.jsonl").rename(tmp_path / "b.jsonl")
-        with pytest.raises(JournalError, match="moved or deleted"):
-            loop.tell("item 0", "item 1")
+        refused("moved or deleted", loop.tell, "item 0", "item 1", kind=JournalError)
         assert (loop.answers, loop.ask()) == before
 
 
@@ -263,8 +258,7 @@ def test_hyperparameters_are_learned_on_schedule_and_kept(tmp_path):
         assert loop.params["scale"] == learned
     with QueryLoop(6, journal=path, hyperparameters="prior") as loop:
         assert loop.params["scale"] == default
-        with pytest.raises(ValueError, match="no free hyperparameter"):
-            loop.learn()
+        refused("no free hyperparameter", loop.learn)
 
 
 @pytest.mark.slow
@@ -378,8 +372,7 @@ def test_progress_is_only_looked_at(tmp_path):
     ],
 )
 def test_what_a_loop_cannot_be_made_of(arguments, options, message):
-    with pytest.raises(ValueError, match=message):
-        QueryLoop(*arguments, **options)
+    refused(message, QueryLoop, *arguments, **options)
 
 
 @pytest.mark.parametrize(
@@ -396,8 +389,7 @@ def test_what_a_loop_cannot_be_made_of(arguments, options, message):
 )
 def test_what_cannot_be_told_or_asked(use, message):
     loop = QueryLoop(["Espresso", "Filter", "Latte"])
-    with pytest.raises(ValueError, match=message):
-        use(loop)
+    refused(message, use, loop)
     assert loop.answers == []
 
 
@@ -422,8 +414,7 @@ def test_a_record_that_cannot_be_added_up_is_refused(tmp_path, record, message):
     with QueryLoop(3, hyperparameters="prior", journal=path) as loop:
         loop.log.append(record)
     for _ in range(2):  # at once, and without keeping the journal locked
-        with pytest.raises(JournalError, match=message):
-            QueryLoop(3, hyperparameters="prior", journal=path)
+        refused(message, QueryLoop, 3, hyperparameters="prior", journal=path, kind=JournalError)
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpyro import handlers
+from refusals import refused
 from scipy import stats
 
 from bayesrank.estimators import ArenaRanker
@@ -248,11 +249,9 @@ def test_without_any_part_it_is_a_ranking_of_skills():
     assert ranker.rank().names == ["a", "b", "c"]
     assert ranker.effects() == [] and ranker.notes() == ()
     assert len(ranker.judges()) == 0
-    with pytest.raises(ValueError, match="category is 'maths', but fit was given no column"):
-        ranker.rank(category="maths")
+    refused("category is 'maths', but fit was given no column", ranker.rank, category="maths")
     for told in (ranker.effects, ranker.judges, ranker.notes):
-        with pytest.raises(ValueError, match="level is 95; pass a number above 0"):
-            told(95)
+        refused("level is 95; pass a number above 0", told, 95)
     with pytest.raises(ValueError, match="judge is 'Eve', but fit was given no column"):
         ranker.predict_proba([("a", "b")], judge="Eve")
     with pytest.raises(ValueError, match="position is 1, but fit was given no positions"):
@@ -269,8 +268,7 @@ def test_without_any_part_it_is_a_ranking_of_skills():
     ],
 )
 def test_bad_covariates_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        ArenaRanker().fit([("a", "b"), ("b", "a")], **options)
+    refused(message, ArenaRanker().fit, [("a", "b"), ("b", "a")], **options)
 
 
 @pytest.mark.parametrize(
@@ -284,8 +282,7 @@ def test_bad_covariates_are_refused(options, message):
     ],
 )
 def test_the_program_refuses_what_does_not_fit(options, message):
-    with pytest.raises(ValueError, match=message):
-        handlers.seed(judged_comparisons, 0)(2, [(0, 1), (1, 0)], **options)
+    refused(message, handlers.seed(judged_comparisons, 0), 2, [(0, 1), (1, 0)], **options)
 
 
 @pytest.mark.parametrize(
@@ -300,8 +297,7 @@ def test_the_program_refuses_what_does_not_fit(options, message):
     ],
 )
 def test_a_log_is_not_counted_if_its_numbers_cannot_be(change, message):
-    with pytest.raises(ValueError, match=message):
-        arena_data(2, **{"comparisons": [(0, 1)]} | change)
+    refused(message, arena_data, 2, **{"comparisons": [(0, 1)]} | change)
 
 
 def test_scales_that_the_model_of_a_log_has_not_are_not_held_fixed():

@@ -14,6 +14,7 @@ import pytest
 from numpyro import handlers
 from numpyro.distributions.batch_util import vmap_over
 from numpyro.infer.util import log_density
+from refusals import refused
 from scipy import special, stats
 
 from bayesrank.distributions import (
@@ -177,8 +178,7 @@ def test_samples_pass_a_chi_square_test(case):
     statistic = ((counts - expected) ** 2 / np.where(common, expected, np.inf)).sum(-1)
     assert np.all(statistic < stats.chi2.isf(1e-4, probs.shape[-1]))
     assert np.all(counts[~common] < 25)
-    with pytest.raises(ValueError, match="key is None"):
-        case.make().sample(None)
+    refused("key is None", case.make().sample, None)
 
 
 @every_class
@@ -328,14 +328,12 @@ def test_in_a_program_with_a_plate_and_an_observed_site():
     ],
 )
 def test_invalid_parameters_are_named(make, parameter):
-    with pytest.raises(ValueError, match=f"invalid {parameter} parameter"):
-        make()
+    refused(f"invalid {parameter} parameter", make)
 
 
 @pytest.mark.parametrize("cutpoints", [0.0, np.zeros(0), np.zeros((3, 0))])
 def test_cutpoints_without_an_edge_are_refused(cutpoints):
-    with pytest.raises(ValueError, match="cutpoints has shape .* at least one edge"):
-        OrderedProbit(0.0, cutpoints)
+    refused("cutpoints has shape .* at least one edge", OrderedProbit, 0.0, cutpoints)
 
 
 @pytest.mark.parametrize("case", [CASES[0], CASES[3]], ids=str)

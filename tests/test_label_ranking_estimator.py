@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
+from refusals import refused
 from scipy.stats import kendalltau
 from sklearn.base import clone
 
@@ -177,8 +178,7 @@ def test_the_score_counts_what_targets_say_and_no_more(eight):
     worth = np.c_[model.decision_function(X), np.zeros(4)]
     taus = [np.mean(np.sign([worth[i, a] - worth[i, b] for a, b in said[i]])) for i in said]
     assert_allclose(model.score(X, rankings, relevant), np.mean(np.array(taus)))
-    with pytest.raises(ValueError, match="9 is not among the labels"):
-        model.score(X, [[9, 1], None, None, None])
+    refused("9 is not among the labels", model.score, X, [[9, 1], None, None, None])
 
 
 @pytest.mark.slow
@@ -204,8 +204,7 @@ def test_rows_go_by_place_and_pandas_may_not_say_otherwise():
     X = pd.DataFrame({"x": [0.0, 1.0]}, index=["p", "q"])
     ranks = pd.DataFrame({"a": [1, 2], "b": [2, 1]}, index=["q", "p"])
     for target in (ranks, pd.Series([["a", "b"], ["b", "a"]], index=ranks.index)):
-        with pytest.raises(ValueError, match="rankings has the rows of X in another order"):
-            LabelRanker().fit(X, target)
+        refused("rankings has the rows of X in another order", LabelRanker().fit, X, target)
     model = LabelRanker(kernel="linear", hyperparameters="prior").fit(
         X, ranks.reset_index(drop=True)
     )
@@ -225,8 +224,7 @@ def test_smooth_utilities_and_averaging():
         assert model.predict(new)[:, 0].tolist() == ["out", "in", "out"]
         assert not model.calibrated_
         assert (model.sample_rankings(new, 5).num_relevant == -1).all()
-        with pytest.raises(ValueError, match="fit had no relevant labels"):
-            model.predict_proba(new)
+        refused("fit had no relevant labels", model.predict_proba, new)
     assert len(model.posterior_.weights) > 5
     straight = LabelRanker(kernel="linear").fit(X, rankings)
     assert straight.log_evidence_ < model.log_evidence_ - 3 and straight.kernel_ == "linear"
@@ -340,8 +338,7 @@ X_TWO: Any = np.array([[0.0], [1.0]])
     ],
 )
 def test_refuses(options, targets, message):
-    with pytest.raises(ValueError, match=message):
-        LabelRanker(**options).fit(X_TWO, *targets)
+    refused(message, LabelRanker(**options).fit, X_TWO, *targets)
 
 
 def test_refuses_features_that_overflow():
@@ -357,5 +354,4 @@ def test_refuses_decisions_that_it_does_not_know():
     )
     with pytest.raises(ValueError, match="choose 'kendall' or 'spearman'"):
         model.predict(X_TWO, decision="best")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="k is 3; there are 2 labels"):
-        model.predict_top(X_TWO, 3)
+    refused("k is 3; there are 2 labels", model.predict_top, X_TWO, 3)

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from list_data import graded_lists
+from refusals import refused
 from scipy import sparse
 from sklearn.base import clone as copy_of
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -77,8 +78,7 @@ def test_groups_of_the_callers_rows_are_held_out_together():
         tuple(range(30)): "groups divides a query",
         ("a",) * 30: "all lists would be held out together",
     }.items():
-        with pytest.raises(ValueError, match=message):
-            model.leave_query_out(names)
+        refused(message, model.leave_query_out, names)
     rbf = RankRLS(kernel="rbf").fit(X, y, query)
     again = RankRLS(kernel=rbf.kernel_).fit(X, y, query)
     np.testing.assert_allclose(rbf.predict(X), again.predict(X), atol=1e-9)
@@ -148,18 +148,14 @@ def test_what_it_refuses():
         names = np.empty(21, object)
         names[:] = [[] for _ in range(21)]
         RankRLS().fit(X, y, names)
-    with pytest.raises(ValueError, match="query has shape"):
-        RankRLS().fit(X, y, np.zeros((21, 2, 2)))
+    refused("query has shape", RankRLS().fit, X, y, np.zeros((21, 2, 2)))
     for choice in ("evidence", "leave-query-out"):
         with pytest.raises(ValueError, match="X is the same within every list"):
             RankRLS(regularization=choice).fit(np.ones((21, 2)), y, query)
     model = RankRLS().fit(X, y, query)
-    with pytest.raises(ValueError, match="pairs has shape"):
-        model.leave_pair_out([0, 1])
-    with pytest.raises(ValueError, match="pairs names row"):
-        model.leave_pair_out([[0, 21]])
-    with pytest.raises(ValueError, match=r"pairs\[0\] is not of two items of one query"):
-        model.leave_pair_out([[3, 3]])
+    refused("pairs has shape", model.leave_pair_out, [0, 1])
+    refused("pairs names row", model.leave_pair_out, [[0, 21]])
+    refused(r"pairs\[0\] is not of two items of one query", model.leave_pair_out, [[3, 3]])
     with pytest.raises(ValueError, match="X is sparse, which kernel='linear' takes only"):
         RankRLS(kernel=ExpSquared(1.0)).fit(sparse.csr_array(X), y, query)
     with pytest.raises(ValueError, match="num_landmarks is 0"):

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from refusals import refused
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
@@ -50,8 +51,7 @@ def test_counts_stems_and_leaves_out_single_letters(counter, counts):
     assert words["link"].tolist() == [0, 1, 0, 0, 2]
     assert "a" not in words
     assert term_counter(None).fit(["Cats cat"]).get_feature_names_out().tolist() == ["cat", "cats"]
-    with pytest.raises(ValueError, match="language is 'klingon'; choose one of"):
-        term_counter("klingon")
+    refused("language is 'klingon'; choose one of", term_counter, "klingon")
 
 
 def textbook_bm25(table, query, k1, b, idf):
@@ -122,8 +122,7 @@ def test_empty_documents_score_zero_and_unknown_terms_warn(counter, counts):
     ],
 )
 def test_refuses_what_are_no_counts(counts, message):
-    with pytest.raises(ValueError, match=message):
-        BM25().fit(np.array(counts))
+    refused(message, BM25().fit, np.array(counts))
 
 
 def test_refuses_options_and_other_vocabularies():
@@ -132,13 +131,10 @@ def test_refuses_options_and_other_vocabularies():
         ({"b": 1.1}, "b is 1.1"),
         ({"idf": "x"}, "idf is 'x'"),
     ):
-        with pytest.raises(ValueError, match=message):
-            BM25(**cast("Any", options))
+        refused(message, BM25, **cast("Any", options))
     engine = BM25().fit([[1, 2], [0, 1]])
-    with pytest.raises(ValueError, match="queries has 3 columns, and the documents have 2 terms"):
-        engine.search([[1, 1, 1]])
-    with pytest.raises(ValueError, match="k is 0"):
-        engine.search([[1, 1]], k=0)
+    refused("queries has 3 columns, and the documents have 2 terms", engine.search, [[1, 1, 1]])
+    refused("k is 0", engine.search, [[1, 1]], k=0)
 
 
 def test_counts_are_copied_and_zeros_dropped():
@@ -184,8 +180,7 @@ def test_unlinked_documents_are_others_and_all_of_them():
     ],
 )
 def test_refuses_what_are_no_links(links, message):
-    with pytest.raises(ValueError, match=message):
-        links_of(links, 5)
+    refused(message, links_of, links, 5)
 
 
 def test_linked_documents_lend_the_mean_of_their_scores():
@@ -193,10 +188,8 @@ def test_linked_documents_lend_the_mean_of_their_scores():
     scores = np.array([[4.0, 0.0, 2.0, 1.0]])
     got = with_linked(scores, links, 0.5).toarray()
     np.testing.assert_allclose(got, [[4.0, 0.5 * 3.0, 2.0, 1.0]])
-    with pytest.raises(ValueError, match="scores has 3 documents, and links 4"):
-        with_linked(np.zeros((1, 3)), links, 0.5)
-    with pytest.raises(ValueError, match="weight is -1"):
-        with_linked(scores, links, -1)
+    refused("scores has 3 documents, and links 4", with_linked, np.zeros((1, 3)), links, 0.5)
+    refused("weight is -1", with_linked, scores, links, -1)
 
 
 def test_the_weight_of_links_is_that_of_the_other_queries():
@@ -243,13 +236,11 @@ def test_refuses_to_learn_the_weight_of_links(relevant, weights, message):
 
 def test_refuses_options_and_texts_that_are_none():
     settings: Any = {"k1": "large"}
-    with pytest.raises(ValueError, match="k1 is 'large'; pass a number from 0 on"):
-        BM25(**settings)
+    refused("k1 is 'large'; pass a number from 0 on", BM25, **settings)
     weight: Any = "0.3"
     with pytest.raises(ValueError, match="weight is '0.3'; pass a number"):
         with_linked(np.zeros((1, 3)), links_of([(0, 1)], 3), weight)
-    with pytest.raises(ValueError, match="a text is None; pass strings"):
-        term_counter().fit(["a text", None])
+    refused("a text is None; pass strings", term_counter().fit, ["a text", None])
 
 
 def test_an_engine_without_documents_says_so():
