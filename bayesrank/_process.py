@@ -51,6 +51,12 @@ def enter_jax() -> None:
             _forget()
 
 
+def refuse_forked_child() -> None:
+    """Raise a `RuntimeError` in a child of a process that had computed with JAX before the fork."""
+    if _started is not None:
+        _refuse_forked_child()
+
+
 def _attend(event: str, duration_secs: float, **kwargs: str | int) -> None:
     """Hear of each step of JAX on its way to compiled code, tracing first."""
     global _new

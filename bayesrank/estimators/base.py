@@ -7,9 +7,9 @@ from typing import Any, Literal
 import jax
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from bayesrank._fitted import Fitted
 from bayesrank._process import enter_jax
 from bayesrank._tables import unmasked
 from bayesrank.infer import EP, EPResult, IntegratedEP, IntegratedEPResult
@@ -56,7 +56,7 @@ def prior_medians(
     return {name: np.asarray(value) for name, value in inventory.hyperparameters.items()}
 
 
-class EPEstimator(BaseEstimator):
+class EPEstimator(Fitted):
     """An estimator over one program, run by EP."""
 
     result_: Any

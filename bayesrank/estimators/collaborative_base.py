@@ -6,9 +6,9 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from bayesrank._fitted import Fitted
 from bayesrank._process import enter_jax
 from bayesrank._validate import check_choice, check_count
 from bayesrank.estimators.collaborative_data import (
@@ -44,7 +44,7 @@ class SimilarItem(NamedTuple):
     correlation: float
 
 
-class Collaborative(BaseEstimator):
+class Collaborative(Fitted):
     """What the two estimators share."""
 
     collaborative: bool

@@ -16,10 +16,8 @@ from bayesrank.estimators.label_posterior import (
     SampledRankings,
     label_posterior,
 )
-from bayesrank.estimators.label_storage import StoredLabelRanker, named_array
-from bayesrank.estimators.label_targets import read_targets
+from bayesrank.estimators.label_targets import named_array, read_targets
 from bayesrank.estimators.options import check_options
-from bayesrank.infer import EPResult, IntegratedEPResult
 from bayesrank.models.label_ranking import conditions
 
 __all__ = ["LabelRanker"]
@@ -27,7 +25,7 @@ __all__ = ["LabelRanker"]
 Array = NDArray[np.float64]
 
 
-class LabelRanker(StoredLabelRanker, EPEstimator):
+class LabelRanker(EPEstimator):
     """Rank labels for each example from its features, and find the relevant ones.
 
     A label's utility is a function of the features, and a zero alternative separates the relevant
@@ -179,18 +177,6 @@ class LabelRanker(StoredLabelRanker, EPEstimator):
         """The kernel of the fit, "linear" or "rbf"; a `NotFittedError` before it."""
         check_is_fitted(self, "posterior_")
         return "rbf" if len(self.posterior_.basis) else "linear"
-
-    @property
-    def result(self) -> EPResult | IntegratedEPResult:
-        """The posterior of levels and weights.
-
-        It raises a `NotFittedError` before `fit`. After `load` it raises a `ValueError`: files keep
-        only what forecasts need.
-        """
-        check_is_fitted(self, "posterior_")
-        if not hasattr(self, "result_"):
-            raise ValueError("files do not keep the result of a fit; use posterior_, or fit again")
-        return self.result_
 
     def _axes(self) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
         """The labels' names."""

@@ -245,3 +245,13 @@ def _table(sets: list[Any], number: dict[Hashable, int]) -> NDArray[np.int64]:
         row[slice(None) if rest is None else [number[name] for name in rest]] = 0
         row[[number[name] for name in chosen]] = 1
     return table
+
+
+def named_array(labels: list[Any]) -> NDArray[Any]:
+    """Names as an array, of objects unless all are of one type."""
+    kinds = {type(name) for name in labels}
+    if len(kinds) == 1 and kinds <= {str, int, float, bool}:
+        return np.array(labels)
+    array = np.empty(len(labels), object)
+    array[:] = labels
+    return array

@@ -121,6 +121,19 @@ class LambdaRank(ListEstimator):
         self.tree_params = tree_params
         self.random_state = random_state
 
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(vars(self))
+        if "booster_" in state:  # as text, which a file can keep
+            state["booster_"] = state["booster_"].model_to_string(num_iteration=-1)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        if "booster_" in state:
+            from lightgbm import Booster
+
+            self.booster_ = Booster(model_str=state["booster_"])
+
     def _learn(self, rows: Any, grades: Array, lists: QueryLists) -> None:
         field = self._check_options()
         if isinstance(field, Field):
@@ -133,8 +146,6 @@ class LambdaRank(ListEstimator):
                 "y is the same within every list; give lists with two different grades"
             )
         self._grades, self._lists = grades, lists
-        for name in ("coef_", "booster_", "feature_mean_", "feature_scale_"):
-            vars(self).pop(name, None)  # of an earlier fit, with another model
         if self.model == "trees":
             params = self.tree_params or {}
             trees = {"num_trees": self.num_trees, "params": params}

@@ -4,17 +4,14 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any, Literal, Self
 
-import jax
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from bayesrank._validate import check_choice, check_count, check_positive
 from bayesrank.estimators.options import seed_of
-from bayesrank.estimators.saved import Saved, kept_seed
 from bayesrank.retrieval import (
     Collection,
-    Index,
     SearchEngine,
     check_counts,
     collection,
@@ -33,7 +30,7 @@ from bayesrank.solvers.link_learn import (
 _FOLDS = 3
 
 
-class LinkLearn(Saved, SearchEngine):
+class LinkLearn(SearchEngine):
     """Search by term weights that are learned from links between documents.
 
     Linked documents should be closer than others [1]_. The learner finds how a term's count, its
@@ -188,36 +185,6 @@ class LinkLearn(Saved, SearchEngine):
             **options,
         )
 
-    def _state(self) -> dict[str, Any]:
-        known = self.collection_
-        return {
-            "options": self.get_params() | {"random_state": kept_seed(self.random_state)},
-            "validation": self.validation_,
-            "params": _flattened(self.params_),
-            "postings": self.index_.postings,
-            "num_documents": known.num_documents,
-            "mean_length": known.mean_length,
-            "document_frequency": known.document_frequency,
-        }
-
-    @classmethod
-    def _restored(cls, state: dict[str, Any]) -> Self:
-        engine = cls(**state["options"])
-        choices = engine._check_options()
-        inner = state["params"].get("tf.inner")  # of networks alone
-        engine._form = TermWeight(engine.form, choices[0][0] if inner is None else len(inner))
-        engine.validation_ = [float(value) for value in state["validation"]]
-        engine.params_ = _restored(engine._form, state["params"])
-        postings, frequency = state["postings"], state["document_frequency"]
-        number, mean_length = state["num_documents"], float(state["mean_length"])
-        if frequency.shape != postings.shape[:1] or number != postings.shape[1]:
-            raise ValueError("its parts do not fit together")
-        if not (0.0 <= mean_length < np.inf and (frequency >= 0).all()):
-            raise ValueError("its counts are not those of documents")
-        engine.collection_ = Collection(number, mean_length, frequency)
-        engine.index_ = Index(postings.T)
-        return engine
-
     def _check_options(self) -> list[tuple[int, float]]:
         """Return the numbers of units and the rates to choose from."""
         check_choice(self.form, "form", *FORMS)
@@ -256,20 +223,3 @@ class LinkLearn(Saved, SearchEngine):
 
 def _several(option: Any) -> list[Any]:
     return list(option) if isinstance(option, list | tuple) else [option]
-
-
-def _flattened(params: Any) -> dict[str, Any]:
-    """Parameters by names with points, such as ``tf.inner``, as files have them."""
-    leaves = jax.tree_util.tree_leaves_with_path(params)
-    return {".".join(key.key for key in path): np.asarray(value) for path, value in leaves}
-
-
-def _restored(form: TermWeight, flat: dict[str, Any]) -> Any:
-    """Parameters of the form from their flat names; all of them, in their shapes."""
-    like = form.init(np.random.default_rng(0))
-    wanted = _flattened(like)
-    if flat.keys() != wanted.keys() or any(
-        np.shape(flat[name]) != value.shape for name, value in wanted.items()
-    ):
-        raise ValueError("its parameters are not those of the form")
-    return jax.tree.unflatten(jax.tree.structure(like), [flat[name] for name in wanted])

@@ -5,9 +5,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from bayesrank._fitted import Fitted
 from bayesrank._tables import plain_array, unmasked
 from bayesrank._validate import refuse_rows
 from bayesrank.datasets import QueryLists, group_queries
@@ -17,7 +17,7 @@ Array = NDArray[np.float64]
 _LARGEST = 1e100
 
 
-class ListEstimator(BaseEstimator):
+class ListEstimator(Fitted):
     """An estimator with ``fit(X, y, query)`` and ``predict(X)``."""
 
     def fit(self, X: Any, y: ArrayLike, query: Any = None) -> Self:

@@ -7,8 +7,6 @@ from bayesrank.estimators.arena import ArenaRanker
 from bayesrank.estimators.orders import OrderRanker
 from bayesrank.estimators.pairwise import PairwiseRanker
 
-_RANKERS = (ArenaRanker, OrderRanker, PairwiseRanker)
-
 
 def load_ranker(path: str | Path) -> ArenaRanker | OrderRanker | PairwiseRanker:
     """Read a ranker that `save` wrote, of whatever class it is.
@@ -28,4 +26,4 @@ def load_ranker(path: str | Path) -> ArenaRanker | OrderRanker | PairwiseRanker:
     ValueError, FileNotFoundError
         If the file was not written by `save`, or is damaged; if there is none.
     """
-    return read_state(path, "a ranker", {kind.__name__: kind._restored for kind in _RANKERS})
+    return read_state(path, "a ranker", (ArenaRanker, OrderRanker, PairwiseRanker))

@@ -131,7 +131,6 @@ class RankRLS(ListEstimator):
         self.scale_ = self._fit.scale
         self.noise_ = self._fit.scale * float(np.sqrt(self._fit.lam))
         self.log_evidence_ = self._fit.log_evidence
-        vars(self).pop("coef_", None)
         if self._is_linear and self._fit.root is None:
             self.coef_ = self._fit.weights
 

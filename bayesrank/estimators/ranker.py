@@ -25,7 +25,6 @@ from bayesrank.estimators.collaborative_features import read_item_table
 from bayesrank.estimators.columns import numbers_of, read_columns, read_pairs
 from bayesrank.estimators.options import check_options, seed_of
 from bayesrank.estimators.skills import FitSettings, RankerFit, RankerPosterior, posterior_of
-from bayesrank.estimators.states import StoredRanker
 from bayesrank.ranking import (
     ItemRecords,
     RankSummary,
@@ -295,7 +294,7 @@ class SkillRanker(EPEstimator):
         return np.asarray(chosen, np.intp)[possible]
 
 
-class NamedRanker(StoredRanker, SkillRanker):
+class NamedRanker(SkillRanker):
     """Skills of items that go by names; derived classes say what is observed of them."""
 
     item_features: Any = None

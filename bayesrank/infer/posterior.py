@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,7 +12,6 @@ from jax import Array
 from numpy.typing import NDArray
 
 from bayesrank._memory import TooLargeError
-from bayesrank._states import check_axes, check_covariances
 from bayesrank.infer.gaussian.low_rank import LowRankGaussian
 from bayesrank.infer.gaussian.sparse import Probes, ShortRows, SparseGaussian, SparsePattern
 from bayesrank.infer.margins import square_root
@@ -121,10 +119,6 @@ class DensePosterior:
         """Nothing is approximated."""
         return Approximation("dense", 0.0, 0.0, "the covariances of all latents, which are kept")
 
-    def arrays(self) -> dict[str, Any]:
-        """Its covariance by name."""
-        return {"covariance": self._covariance}
-
 
 class _LargePosterior:
     """What posteriors of very many latents have in common: the Gaussian of prior and sites."""
@@ -223,10 +217,6 @@ class FactorisedPosterior(_LargePosterior):
         """``B`` (n, 0) and ``d`` (n,), with covariances ``B B' + diag(d)``."""
         return np.zeros((self.variances.size, 0)), self.variances
 
-    def arrays(self) -> dict[str, Any]:
-        """Sites, prior and own variances by name."""
-        return _arrays_of(self._rows, *self._sites) | {"own": self.variances}
-
 
 class ProbedPosterior(_LargePosterior):
     """Latents with a sparse precision, or what they share beside one, and draws of these."""
@@ -246,24 +236,10 @@ class ProbedPosterior(_LargePosterior):
         factor, diagonal = self.gaussian.factors(self.probes)
         return factor[: self.variances.size], diagonal[: self.variances.size]
 
-    def arrays(self) -> dict[str, Any]:
-        """Sites, prior and probes by name; refused of linked latents, and of tables."""
-        gaussian, of_prior = self.gaussian, self.gaussian.arrays()
-        if self.variances.size < gaussian.variances.size:
-            raise ValueError("a posterior of latents with tables of what follows is not written")
-        sites = gaussian.pattern.rows, gaussian.variances, gaussian.tau, gaussian.nu
-        return _arrays_of(*sites) | self.probes._asdict() | of_prior
-
 
 # What posteriors have in common: structure, has_slopes, variances, covariance, pair_variances,
-# sample, approximation and arrays.
+# sample and approximation.
 KeptPosterior = DensePosterior | FactorisedPosterior | ProbedPosterior
-
-
-def _arrays_of(rows: ShortRows, variances: Numbers, tau: Numbers, nu: Numbers) -> dict[str, Any]:
-    """Rows, prior and sites by name."""
-    rows_of = {"values": rows.values, "columns": rows.columns}
-    return rows_of | {"variances": variances, "tau": tau, "nu": nu}
 
 
 def _judged_pairs(
@@ -284,70 +260,3 @@ def _judged_pairs(
     others = np.flatnonzero(never & apart)[: _JUDGED // 2]
     chosen = np.concatenate([met, others])
     return first[chosen], second[chosen], never[chosen]
-
-
-# ---------------------------------------------------------------- as arrays by name, and back
-
-KeptArrays = dict[str, Any]
-
-_AXES = {
-    "values": "gr",
-    "columns": "gr",
-    "variances": "n",
-    "tau": "g",
-    "nu": "g",
-    "own": "n",
-    "right": "ns",
-    "draws": "ns",
-    "factor": "nm",
-    "explained": "nm",
-}
-
-
-def posterior_state(posterior: KeptPosterior) -> KeptArrays:
-    """What `posterior_from` makes the same posterior of: its structure, and arrays."""
-    return {"structure": posterior.structure, **posterior.arrays()}
-
-
-def posterior_from(state: Mapping[str, Any]) -> KeptPosterior:
-    """Undo `posterior_state`; a ValueError or LookupError where it does not fit together."""
-    if state["structure"] == "dense":
-        check_axes(state, {"covariance": "nn"})
-        check_covariances(state, "covariance")
-        return DensePosterior(state["covariance"])
-    if state["structure"] not in _MAKERS:
-        raise ValueError(f"its structure is {state['structure']!r}")
-    arrays = {name: state[name] for name in _AXES if name in state}
-    sizes = check_axes({"columns": arrays["columns"]}, {"columns": "gr"}, kinds="iu")
-    check_axes(arrays, {name: axes for name, axes in _AXES.items() if name != "columns"}, sizes)
-    for name in ("variances", "own"):
-        if name in arrays and not (arrays[name] > 0.0).all():
-            raise ValueError(f"its array {name!r} has a variance that is not positive")
-    columns = arrays["columns"]
-    if columns.size and not 0 <= columns.min() <= columns.max() < sizes["n"]:
-        raise ValueError("its rows name latents that it does not have")
-    rows = ShortRows(arrays["values"], columns, sizes["n"])
-    return _MAKERS[state["structure"]](rows, arrays)
-
-
-def _factorised(rows: ShortRows, arrays: KeptArrays) -> KeptPosterior:
-    names = "variances", "tau", "nu"
-    return FactorisedPosterior(arrays["own"], rows, *(arrays[name] for name in names))
-
-
-def _probed(rows: ShortRows, arrays: KeptArrays) -> KeptPosterior:
-    gaussian = SparseGaussian(SparsePattern(rows), arrays["variances"], arrays["tau"], arrays["nu"])
-    return ProbedPosterior(gaussian, Probes(arrays["right"], arrays["draws"]))
-
-
-def _low_rank(rows: ShortRows, arrays: KeptArrays) -> KeptPosterior:
-    names = "factor", "variances", "tau", "nu", "explained"
-    gaussian = LowRankGaussian(SparsePattern(rows), *(arrays[name] for name in names))
-    return ProbedPosterior(gaussian, Probes(arrays["right"], arrays["draws"]))
-
-
-_MAKERS: dict[str, Callable[[ShortRows, KeptArrays], KeptPosterior]] = {
-    "factorised": _factorised,
-    "probes": _probed,
-    "low_rank": _low_rank,
-}

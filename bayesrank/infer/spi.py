@@ -9,8 +9,6 @@ from bayesrank.infer.gaussian.rows import Rows as Rows
 from bayesrank.infer.hyper.hyperparameters import inventory_of as inventory_of
 from bayesrank.infer.hyper.mixture import MixtureResult as MixtureResult
 from bayesrank.infer.posterior import DensePosterior as DensePosterior
-from bayesrank.infer.posterior import posterior_from as posterior_from
-from bayesrank.infer.posterior import posterior_state as posterior_state
 from bayesrank.infer.quadrature import tilted_moments as tilted_moments
 from bayesrank.infer.reader.inventory import take_inventory as take_inventory
 from bayesrank.infer.reader.precision import as_working_dtype as as_working_dtype

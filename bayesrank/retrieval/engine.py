@@ -4,15 +4,15 @@ import warnings
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from bayesrank._fitted import Fitted
 from bayesrank._stack import outside
 from bayesrank.retrieval.counts import Collection, check_counts, collection
 from bayesrank.retrieval.index import Hits, Index
 
 
-class SearchEngine(BaseEstimator):
+class SearchEngine(Fitted):
     """An index of documents whose scores are sums of products of terms' weights.
 
     Derived classes say what a term weighs in a document, and in a query.
@@ -33,6 +33,8 @@ class SearchEngine(BaseEstimator):
     >>> isinstance(engine, SearchEngine), engine.collection_.num_documents
     (True, 3)
     """
+
+    _learns = (*Fitted._learns, "index")
 
     collection_: Collection
     index_: Index

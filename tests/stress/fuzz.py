@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 
 from bayesrank import _memory
-from bayesrank._states import read_arrays, write_arrays
 from bayesrank.active.store import JournalError, read_journal
 from bayesrank.datasets import (
     ColumnNames,
@@ -90,10 +89,6 @@ def _as_parquet(path: Path, text: str) -> None:
     pd.DataFrame(rows, columns=names).to_parquet(path)
 
 
-def _as_state(path: Path, text: str) -> None:
-    write_arrays(path, {"text": np.array(text.split(",")), "numbers": np.arange(len(text))})
-
-
 _OPTIONS = ColumnNames(time="date", fold_names=True, outcome_codes=("1", "2", "0"))
 READERS = {
     "comparisons": Reader("csv", read_comparisons),
@@ -113,7 +108,6 @@ READERS = {
     "items": Reader("csv", read_items),
     "ratings": Reader("csv", read_ratings),
     "journal": Reader("jsonl", read_journal, JournalError),
-    "state": Reader("npz", lambda path: read_arrays(path, "a test"), ValueError, _as_state),
 }
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 
-from bayesrank._states import read_arrays
+from bayesrank._states import read_state
 
 _WRITERS = {
     "journal": """
@@ -41,11 +41,12 @@ _WRITERS = {
     """,
     "state": """
         import numpy as np
-        from bayesrank._states import write_arrays
+        from bayesrank._states import write_state
         run = int(sys.argv[2])
         while True:
             run += 1
-            write_arrays(sys.argv[1] + "/state.npz", {"run": run, "weights": np.full(9999, run)})
+            state = {"run": run, "weights": np.full(9999, run)}
+            write_state(sys.argv[1] + "/state.npz", state, "kills")
             print(run, flush=True)
     """,
 }
@@ -66,7 +67,7 @@ def _results(folder: Path) -> int:
 
 
 def _state(folder: Path) -> int:
-    arrays = read_arrays(folder / "state.npz", "kills")
+    arrays = read_state(folder / "state.npz", "kills", (dict,))
     (run,) = {int(arrays["run"]), *arrays["weights"].tolist()}
     return int(run)
 

@@ -66,10 +66,6 @@ class LinkedGaussian(SparseGaussian):
         every = np.concatenate([1 / links.spread, tau]), np.concatenate([np.zeros(size), nu])
         super().__init__(pattern, np.full(size, np.inf), *every, links)
 
-    def arrays(self) -> dict[str, Numbers]:
-        """It is not written."""
-        raise ValueError("a posterior of latents that are drawn given one another is not written")
-
     def slopes(self, mean: Numbers) -> Slopes:
         r"""Derivatives of the log integral; `mean` (n,) is measured from the prior's.
 

@@ -148,10 +148,6 @@ class LowRankGaussian:
         """Rank of its prior."""
         return self.factor.shape[1]
 
-    def arrays(self) -> dict[str, Numbers]:
-        """What it is made of beside its rows, sites and variances."""
-        return {"factor": self.factor, "explained": self.explained}
-
     @property
     def residuals_seen(self) -> float:
         """Share of the residuals that the sites reveal, from 0 to 1, in the mean over latents."""

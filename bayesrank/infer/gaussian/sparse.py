@@ -119,6 +119,12 @@ class SparsePattern:
         self.order = reverse_cuthill_mckee(numbered, symmetric_mode=True)
         self._ordered = numbered[self.order][:, self.order].tocsr()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {"rows": self.rows}  # all else follows
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(vars(SparsePattern(state["rows"])))
+
     def precision(self, variances: Numbers, tau: Numbers) -> Any:
         """``D^-1 + A' diag(tau) A``, a sparse matrix (n, n)."""
         weights = (tau[:, None, None] * self.products).ravel()
@@ -303,10 +309,6 @@ class SparseGaussian:
             estimates.append(weight * float(vectors[0] ** 2 @ np.log(values)))
         error = np.std(estimates, ddof=1) / np.sqrt(count)
         return float(near.log_determinant() + np.mean(estimates)), float(error)
-
-    def arrays(self) -> dict[str, Numbers]:
-        """What it is made of beside its rows, sites and variances."""
-        return {}
 
     def quadratic(self, rows: ShortRows) -> Numbers:
         """Variances of the margins of `rows`, shape (G,), by a solution for each."""

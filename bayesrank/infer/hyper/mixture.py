@@ -11,11 +11,15 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from bayesrank._memory import check_memory
+from bayesrank._validate import check_count
 from bayesrank.infer.margins import drawn
 from bayesrank.infer.posterior import DensePosterior
 from bayesrank.infer.result import GaussianMoments, MixtureComponent, judged
 from bayesrank.infer.summary import SiteRow, draws_as_text, rows_as_text, shape_in_words, shown
 from bayesrank.infer.whitening.accuracy import ImportanceCheck, importance_check_of_draws
+
+_DRAWN = ("hyperparameters", "draws", "log_proposals")  # what follows from a seed
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -236,6 +240,21 @@ class IntegratedEPResult(MixtureResult):
             **known,
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        # The draws follow from the seed.
+        state = {each.name: getattr(self, each.name) for each in fields(self)}
+        if self.seed is not None:
+            state = {name: each for name, each in state.items() if name not in _DRAWN}
+            state["num_samples"] = self.num_samples
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if state.get("seed") is not None:
+            count, size = check_count(state["num_samples"], "num_samples"), len(state["joint_mean"])
+            check_memory(24 * count * size, f"{count:,} draws of {size:,} latents", "save fewer")
+            state = vars(self.with_draws(**state))
+        vars(self).update(state)
+
     def cut_to(
         self, shapes: Mapping[str, tuple[int, ...]], args: tuple, kwargs: dict[str, Any]
     ) -> Self:
@@ -250,8 +269,7 @@ class IntegratedEPResult(MixtureResult):
             start += numbers.size
         at = np.concatenate(kept)
         known = {each.name: getattr(self, each.name) for each in fields(self)}
-        for name in ("hyperparameters", "draws", "log_proposals"):
-            del known[name]
+        known = {name: each for name, each in known.items() if name not in _DRAWN}
         known |= {"model_args": args, "model_kwargs": kwargs, "shapes": dict(shapes)}
         known |= {"joint_mean": self.joint_mean[at]}
         known |= {"posterior": DensePosterior(self.joint_covariance[np.ix_(at, at)])}

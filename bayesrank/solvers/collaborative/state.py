@@ -8,23 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayesrank._states import check_axes, check_covariances, read_state, write_state
+from bayesrank._states import read_state, write_state
 from bayesrank.solvers.collaborative.likelihoods import Likelihood
 from bayesrank.solvers.collaborative.users import Observations
-
-_AXES = {
-    "mean": "m",
-    "kernel": "mm",
-    "level": "",
-    "scales": "c",
-    "shared_theta": "p",
-    "spread": "p",
-    "tau": "k",
-    "nu": "k",
-    "theta": "np",
-    "user_level": "n",
-    "user_scale": "n",
-}
 
 Array = Any  # NumPy's, float64
 
@@ -72,7 +58,7 @@ class EMState(NamedTuple):
 
     def save(self, path: str | Path) -> None:
         """Write the state to a file (NumPy's .npz); a file that is there is replaced at once."""
-        write_state(path, "EM", self._asdict())
+        write_state(path, self, "EM")
 
     @classmethod
     def load(cls, path: str | Path) -> EMState:
@@ -83,20 +69,7 @@ class EMState(NamedTuple):
         ValueError
             If the file holds none.
         """
-        return read_state(path, "EM", {"EM": cls._restored})
-
-    @classmethod
-    def _restored(cls, fields: dict[str, Any]) -> EMState:
-        if set(fields) != set(cls._fields):
-            lacking = ", ".join(sorted(set(cls._fields) - set(fields))) or "nothing, but holds more"
-            raise ValueError(f"it lacks {lacking}")
-        check_axes(fields, _AXES)
-        check_covariances(fields, "kernel")
-        for name in ("scales", "user_scale"):
-            if not (fields[name] > 0.0).all():
-                raise ValueError(f"its array {name!r} has numbers that are not positive")
-        texts = {name: str(fields[name]) for name in ("model", "fingerprint")}
-        return cls(**fields | texts)
+        return read_state(path, "EM", (cls,))
 
     def check(self, fresh: EMState) -> None:
         """Refuse data or a model other than those of a state to start from.
