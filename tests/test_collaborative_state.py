@@ -110,12 +110,12 @@ def test_users_without_ratings_are_as_all_start(data):
 def test_states_are_of_observations_and_of_a_model(data, tmp_path):
     engine, file = EM("gaussian", max_iterations=1), tmp_path / "state.npz"
     state = engine.run(*data, progress_bar=False, checkpoint=file).state
-    with pytest.raises(ValueError, match="init_state has scales of 2 base kernels, not of 1"):
+    with pytest.raises(ValueError, match=r"users' spread 2 and \[0.0, 0.3, 0.3\], not 1"):
         engine.run(*data, init_state=file, kernel=np.eye(M), progress_bar=False)
     with pytest.raises(ValueError, match="init_state is of other observations"):
         engine.run(*(x[::-1] for x in data), init_state=EMState.load(file), progress_bar=False)
     with pytest.raises(
-        ValueError, match=r"init_state has the spread \[0.0, 0.3, 0.3\] of users' p"
+        ValueError, match=r"users' spread 2 and \[0.0, 0.3, 0.3\], not 2 and \[0.0, 0.1"
     ):
         EM("gaussian", user_scales=0.1).run(*data, init_state=state, progress_bar=False)
     alone = EM("gaussian", collaborative=False)

@@ -12,7 +12,7 @@ from bayesrank.gp import KernelPrior, Tier
 from bayesrank.solvers.collaborative.acceleration import Anderson
 from bayesrank.solvers.collaborative.data import LIKELIHOODS
 from bayesrank.solvers.collaborative.likelihood_ordinal import Ordinal
-from bayesrank.solvers.collaborative.scales import CoreKernels, FunctionMoments, improved_scales
+from bayesrank.solvers.collaborative.scales import CoreKernels, FunctionMoments, ScaleObjective
 from bayesrank.solvers.collaborative.state import initial_state
 from bayesrank.solvers.collaborative.users import Observations, groups_of, posteriors
 
@@ -151,7 +151,8 @@ def _step(scales, prior, hold_size):
     inside = DRAWS[:, :core]
     left = DRAWS[:, core:] - inside @ weights
     moments = FunctionMoments(inside.T @ inside, inside.T @ left, (left**2).sum(axis=0))
-    return improved_scales(scales, kernels, weights, moments, NUM_USERS, prior, hold=hold_size)
+    objective = ScaleObjective(kernels, weights, moments, int(NUM_USERS), prior)
+    return objective.improved(scales, hold=hold_size)
 
 
 @pytest.mark.slow

@@ -55,9 +55,9 @@ def rate(
 
 
 def _check_memory(num_users: int, num_items: int) -> None:
-    """Mean, variance, order and marks of every pair of user and item, and two kernels of items."""
+    """Mean, variance, order and marks of every pair of user and item, and ten matrices of items."""
     check_memory(
-        25 * num_users * num_items + 16 * num_items**2,
+        25 * num_users * num_items + 80 * num_items**2,
         f"{num_users:,} users and {num_items:,} items",
         "leave out users or items of few ratings, or fit by bayesrank.CollaborativeOrdinalGP, "
         "which predicts the pairs that you ask for",

@@ -139,12 +139,15 @@ class BaseKernels:
         """Kernels of the items of `fit`, shape (C, m, m); None where they are EM's own."""
         if self.features is None and not self.corated:
             return None
-        kernels = [np.ones((num_items, num_items))]
+        count = 2 + (self.features is not None) + self.corated
+        kernels = np.zeros((count, num_items, num_items))  # filled in place, as they may be large
+        kernels[0] = 1.0
         if self.features is not None:
-            kernels.append(self._smooth(self.features, self.features))
+            kernels[1] = self._smooth(self.features, self.features)
         if self.corated:
-            kernels.append(corating_kernel(users, items, num_items))
-        return np.stack([*kernels, np.eye(num_items)])
+            kernels[-2] = corating_kernel(users, items, num_items)
+        np.fill_diagonal(kernels[-1], 1.0)
+        return kernels
 
     def extended(self, known: Array, features: Array | None, count: int) -> tuple[Array, Array]:
         """Kernels of `known` ones (C, m, m) with new items, (C, m, k), and of these, (C, k, k).

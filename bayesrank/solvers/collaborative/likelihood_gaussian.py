@@ -14,6 +14,7 @@ from bayesrank.infer.spi import jit
 from bayesrank.solvers.collaborative.likelihoods import (
     Likelihood,
     ObservedMoments,
+    Parameters,
     Start,
     Update,
     in_pieces,
@@ -92,46 +93,44 @@ class GaussianNoise(Likelihood):
         return Update(tau, nu, terms, 0.0, statistics)
 
     def m_step(
-        self,
-        shared: Array,
-        spread: Array,
-        theta: Array,
-        count: Array,
-        statistics: tuple[Array, ...],
-        *,
-        pooled: bool,
+        self, params: Parameters, count: Array, statistics: tuple[Array, ...], *, pooled: bool
     ) -> tuple[Array, Array]:
         """Maximise the expected log density, by Newton's method where users differ."""
-        shared, alike = shared.copy(), statistics[0] * np.exp(2.0 * theta[:, 1])
+        shared, theta = params.shared.copy(), params.theta
+        alike = statistics[0] * np.exp(2.0 * theta[:, 1])
         if not pooled:
             own = theta.copy()
             own[:, 2] = 0.5 * np.log(alike / count)
             return shared, own
-        if not spread[2]:
-            if self.share is None:
-                shared[2] = 0.5 * np.log(alike.sum() / count.sum())
-            return shared, np.tile(shared, (len(theta), 1))
-        centre = np.tile(shared, (len(theta), 1))
-        both = np.tile(spread, (len(theta), 1))
-        own = in_pieces(_most_probable, self, centre, both, theta, count, *statistics)
+        differ = bool(params.spread[2] > 0)
+        if differ:
+            own = in_pieces(
+                _most_probable,
+                self,
+                *_of_each(params, len(theta)),
+                theta,
+                count,
+                Misfit(*statistics),
+            )
+            theta = np.column_stack([theta[:, 0], own])
         if self.share is None:
-            shared[2] = own[:, 1].mean()
-        return shared, np.column_stack([theta[:, 0], own])
+            shared[2] = theta[:, 2].mean() if differ else 0.5 * np.log(alike.sum() / count.sum())
+        return shared, theta if differ else np.tile(shared, (len(theta), 1))
 
     def alone(
         self,
-        shared: Array,
-        spread: Array,
+        params: Parameters,
         observations: Observations,
         priors: list[tuple[UserGroup, Array, Array]],
     ) -> tuple[Array, float]:
         """Maximise in each user's scale and noise; where noise is small, EM would take too long."""
-        theta, last = np.tile(shared, (observations.num_users, 1)), 0.0
+        anchor = params.shared[0]
+        theta, last = np.tile(params.shared, (observations.num_users, 1)), 0.0
         for group, mean, covariance in priors:
             # By eigenvectors, a user's numbers are independent.
             widths, axes = np.linalg.eigh(covariance)
             given, mean = (
-                np.einsum("bs,bst->bt", x - shared[0], axes)
+                np.einsum("bs,bst->bt", x - anchor, axes)
                 for x in (observations.levels[group.rows], mean)
             )
             size = group.rows.shape[1]
@@ -140,39 +139,35 @@ class GaussianNoise(Likelihood):
                 np.pad(x, fill)
                 for x in (np.ones_like(widths), np.maximum(widths, 0.0), given, mean)
             )
-            same = (np.tile(x, (len(mean), 1)) for x in (shared, spread))
+            same = _of_each(params, len(mean))
             own, step = in_pieces(_most_probable_alone, self, *same, *columns)
             theta[group.users, 1:], last = own, max(last, float(step.max()))
         return theta, last
 
 
+def _of_each(params: Parameters, count: int) -> tuple[Array, Array]:
+    """What is shared and its spread, once for each of so many users."""
+    return np.tile(params.shared, (count, 1)), np.tile(params.spread, (count, 1))
+
+
 @partial(jit, static_argnums=0)
 def _most_probable(
-    likelihood: Likelihood,
-    centre: Any,
-    spread: Any,
-    theta: Any,
-    count: Any,
-    residual: Any,
-    cross: Any,
-    square: Any,
+    likelihood: Likelihood, centre: Any, spread: Any, theta: Any, count: Any, misfit: Misfit
 ) -> Any:
     """Users' own log scale and noise (u, 2) that are most probable with their sums of misfits."""
 
-    def one(centre: Any, spread: Any, at: Any, count: Any, *sums: Any) -> Any:
+    def one(centre: Any, spread: Any, at: Any, count: Any, misfit: Misfit) -> Any:
         def density(x: Any) -> Any:
-            square = Misfit(*sums).at(at[1], x[0]) * jnp.exp(-2.0 * x[1])
+            square = misfit.at(at[1], x[0]) * jnp.exp(-2.0 * x[1])
             return -count * x[1] - 0.5 * (square + _deviation(x, centre, spread))
 
         return newton(density, at[1:], spread[1:] > 0, _NEWTON_STEPS)[0]
 
-    return jax.vmap(one)(centre, spread, theta, count, residual, cross, square)
+    return jax.vmap(one)(centre, spread, theta, count, misfit)
 
 
 @partial(jit, static_argnums=0)
-def _most_probable_alone(
-    likelihood: Likelihood, centre: Any, spread: Any, there: Any, widths: Any, given: Any, mean: Any
-) -> Any:
+def _most_probable_alone(likelihood: Likelihood, *columns: Any) -> Any:
     """The same with the functions integrated out: (u, 2), and the last steps (u,)."""
 
     def one(centre: Any, spread: Any, there: Any, widths: Any, given: Any, mean: Any) -> Any:
@@ -184,7 +179,7 @@ def _most_probable_alone(
 
         return newton(density, centre[1:], spread[1:] > 0, _NEWTON_STEPS_ALONE)
 
-    return jax.vmap(one)(centre, spread, there, widths, given, mean)
+    return jax.vmap(one)(*columns)
 
 
 def _deviation(x: Any, centre: Any, spread: Any) -> Any:

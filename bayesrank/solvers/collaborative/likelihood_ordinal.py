@@ -14,7 +14,7 @@ from scipy import stats
 from bayesrank.distributions import OrderedLogit, OrderedProbit, TiltedMoments
 from bayesrank.distributions.ordinal import centred_thresholds
 from bayesrank.infer.spi import jit
-from bayesrank.solvers.collaborative.likelihoods import Likelihood, Start, in_pieces
+from bayesrank.solvers.collaborative.likelihoods import Likelihood, Parameters, Start, in_pieces
 
 # In units of the noise's: tastes may vary more than one rating scatters. Where that is too much,
 # what is too much goes to single items, the part of the base that is like noise.
@@ -86,9 +86,7 @@ class Ordinal(Likelihood):
 
     def m_step(
         self,
-        shared: np.ndarray,
-        spread: np.ndarray,
-        theta: np.ndarray,
+        params: Parameters,
         count: np.ndarray,
         statistics: tuple[np.ndarray, ...],
         *,
@@ -105,7 +103,8 @@ class Ordinal(Likelihood):
 
         and users' own are :math:`R_j (\gamma_j - \Lambda e_j - I_j \delta)`.
         """
-        (score, information), free, gaps = statistics, spread > 0, len(shared) - 1
+        (score, information), (shared, spread, theta) = statistics, params
+        free, gaps = spread > 0, len(shared) - 1
         precision = np.where(free, 1.0 / np.where(free, spread, 1.0) ** 2, 0.0)
         deviation = theta - shared
         inside = np.where(free[:, None] & free, information, 0.0)

@@ -38,6 +38,14 @@ class Start(NamedTuple):
     variance: float
 
 
+class Parameters(NamedTuple):
+    """Parameters of a likelihood: shared, the spread of users about these, and of some users."""
+
+    shared: Array  # (p,)
+    spread: Array  # (p,), zero where users do not differ
+    theta: Array  # (u, p)
+
+
 class ObservedMoments(NamedTuple):
     """What the E-step found of the predictor of each observation (K,)."""
 
@@ -80,10 +88,11 @@ class Likelihood:
         """Sites of the program: shared parameters, and users' factors (n, p) where they differ."""
         return {}
 
-    def log_prior(self, shared: Array, spread: Array, theta: Array) -> float:
-        """Log density of the deviations of users, theta (u, p)."""
-        free = spread > 0
-        return float(norm.logpdf(theta[:, free], shared[free], spread[free]).sum())
+    def log_prior(self, params: Parameters) -> float:
+        """Log density of the deviations of users."""
+        free = params.spread > 0
+        deviations = (params.theta - params.shared)[:, free]
+        return float(norm.logpdf(deviations, scale=params.spread[free]).sum())
 
     def sites(self, tau: Array, nu: Array, levels: Array, theta: Array) -> tuple[Array, Array]:
         """Sites (K,) to begin the E-step with, theta (K, p) those of the observations' users."""
@@ -92,7 +101,7 @@ class Likelihood:
     def update(self, tau: Array, nu: Array, rows: ObservedMoments) -> Update:
         """Make a parallel sweep of EP, from the sites of the posterior that the rows are of."""
         before = nu - tau * rows.prior_mean  # measured from the prior mean
-        new_tau, new_nu, terms, moved, statistics = in_pieces(_tilt, self, tau, before, *rows)
+        new_tau, new_nu, terms, moved, statistics = in_pieces(_tilt, self, tau, before, rows)
         terms = terms + 0.5 * before * rows.mean
         nu = new_nu + new_tau * rows.prior_mean
         return Update(new_tau, nu, terms, float(moved.max()), statistics)
@@ -102,22 +111,14 @@ class Likelihood:
         raise NotImplementedError
 
     def m_step(
-        self,
-        shared: Array,
-        spread: Array,
-        theta: Array,
-        count: Array,
-        statistics: tuple[Array, ...],
-        *,
-        pooled: bool,
+        self, params: Parameters, count: Array, statistics: tuple[Array, ...], *, pooled: bool
     ) -> tuple[Array, Array]:
         """Improve what users share (p,), if `pooled`, and their own (u, p); `count` is (u,)."""
-        return shared, theta
+        return params.shared, params.theta
 
     def alone(
         self,
-        shared: Array,
-        spread: Array,
+        params: Parameters,
         observations: Observations,
         priors: list[tuple[UserGroup, Array, Array]],
     ) -> tuple[Array, float] | None:
@@ -137,34 +138,27 @@ class Pairwise(Likelihood):
 
 
 @partial(jit, static_argnums=0)
-def _tilt(
-    likelihood: Likelihood,
-    tau: Any,
-    nu: Any,
-    levels: Any,
-    theta: Any,
-    prior_mean: Any,
-    shift: Any,
-    mean: Any,
-    variance: Any,
-) -> Any:
+def _tilt(likelihood: Likelihood, tau: Any, nu: Any, rows: ObservedMoments) -> Any:
     """New sites, terms of the evidence, how far means move, and statistics, all of (K,) rows."""
-    m, v, _ = cavity(tau, nu, mean, variance)
-    moments, statistics = jax.vmap(likelihood.tilted)(theta, levels, prior_mean + m, v)
+    m, v, _ = cavity(tau, nu, rows.mean, rows.variance)
+    at = rows.theta, rows.levels, rows.prior_mean + m, v
+    moments, statistics = jax.vmap(likelihood.tilted)(*at)
     new_tau, new_nu, _ = match(moments, m, v)
     # The tilted mean against the posterior's, which EP makes equal.
-    moved = jnp.abs(m + moments.d1 * v - mean) / jnp.sqrt(v)
+    moved = jnp.abs(m + moments.d1 * v - rows.mean) / jnp.sqrt(v)
     return new_tau, new_nu, moments.log_z - log_sites(tau, nu, m, v), moved, statistics
 
 
-def in_pieces(function: Callable[..., Any], likelihood: Likelihood, *columns: Array) -> Any:
+def in_pieces(function: Callable[..., Any], likelihood: Likelihood, *columns: Any) -> Any:
     """Apply a jitted function to rows (K, ...) of columns, in pieces of few sizes."""
     count, found = len(columns[0]), []
     for start in range(0, max(count, 1), _MOST_ROWS):
-        piece = [column[start : start + _MOST_ROWS] for column in columns]
-        size = len(piece[0])
+        size = min(count - start, _MOST_ROWS)
         rows = next_size(size, _FEWEST_ROWS)
-        padded = [np.resize(column, (rows, *column.shape[1:])) for column in piece]
-        made = function(likelihood, *padded)
+
+        def piece(x: Array, start: int = start, size: int = size, rows: int = rows) -> Array:
+            return np.resize(x[start : start + size], (rows, *x.shape[1:]))
+
+        made = function(likelihood, *jax.tree.map(piece, columns))
         found.append(jax.tree.map(lambda x, size=size: np.asarray(x)[:size], made))
     return jax.tree.map(lambda *x: np.concatenate(x), *found)

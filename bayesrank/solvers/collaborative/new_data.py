@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from bayesrank.solvers.collaborative.data import check_observations
 from bayesrank.solvers.collaborative.likelihood_ordinal import Ordinal
-from bayesrank.solvers.collaborative.likelihoods import Likelihood
+from bayesrank.solvers.collaborative.likelihoods import Likelihood, Parameters
 from bayesrank.solvers.collaborative.state import EMState, fingerprint
 from bayesrank.solvers.collaborative.steps import EMSteps
 from bayesrank.solvers.collaborative.users import Observations, prior_of
@@ -57,7 +57,8 @@ def fit_users(
             (group, *prior_of(group, observations, new.mean, new.kernel, new))
             for group in steps.groups
         ]
-        own = likelihood.alone(new.shared_theta, new.spread, observations, priors)
+        params = Parameters(new.shared_theta, new.spread, new.theta)
+        own = likelihood.alone(params, observations, priors)
         figures: dict[str, Any] = {}
         moved = np.inf
         for _ in range(_STEPS if own is None else 1):

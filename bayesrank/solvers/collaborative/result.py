@@ -198,14 +198,12 @@ class EMResult:
         check_count(num_samples, "num_samples", 0)
         rng = np.random.default_rng(seed)
         means, _ = self.functions(who)
-        told = {
-            user: (gain @ across).T @ across
-            for user, across, _, gain in self._explained(np.unique(who))
-        }
         draws = np.empty((num_samples, len(who), len(self.mean)))
         for column, user in enumerate(who.tolist()):
-            prior = self.state.user_scale[user] * self.kernel
-            values, vectors = np.linalg.eigh(prior - told.get(user, 0.0))
+            covariance = self.state.user_scale[user] * self.kernel
+            for _, across, _, gain in self._explained(np.array([user])):
+                covariance = covariance - (gain @ across).T @ across
+            values, vectors = np.linalg.eigh(covariance)
             # Eigenvalues that are negative at rounding level are zero.
             root = vectors * np.sqrt(np.maximum(values, 0.0))
             normal = rng.normal(size=(num_samples, len(self.mean)))

@@ -41,105 +41,104 @@ class FunctionMoments(NamedTuple):
     rest: Array  # of what is left of the other items, (k,)
 
 
-def improved_scales(
-    scales: Array,
-    kernels: CoreKernels,
-    weights: Array,
-    moments: FunctionMoments,
-    num_users: int,
-    prior: KernelPrior,
-    *,
-    hold: bool,
-) -> Array:
-    """A Newton step in log scales (C,) that does not lower the objective; `hold` keeps the size.
+class ScaleObjective(NamedTuple):
+    """Expected log joint density as a function of the scales (C,), up to a constant.
 
     `weights` (c, k) are those by which other items follow the core in `moments`.
     """
-    size = np.diagonal(kernels.core, axis1=1, axis2=2).mean(axis=1)
 
-    def held(new: Array) -> Array:
-        return new * (scales @ size) / (new @ size) if hold else new
+    kernels: CoreKernels
+    weights: Array
+    moments: FunctionMoments
+    num_users: int
+    prior: KernelPrior
 
-    def objective(new: Array) -> float:
+    def improved(self, scales: Array, *, hold: bool) -> Array:
+        """Make a Newton step in log scales that does not lower it; `hold` keeps the base's size."""
+        size = np.diagonal(self.kernels.core, axis1=1, axis2=2).mean(axis=1)
+        gradient, hessian = self.derivatives(scales)
+        gradient, hessian = _in_logs(gradient, hessian, scales, scales * size if hold else None)
+        # What is as small as may be, and should be smaller, must not shorten the others' step.
+        free = (scales * size > 1.01 * _SMALLEST * np.max(scales * size)) | (gradient > 0)
+        with jax.enable_x64(True):
+            step = np.asarray(ascent_step(gradient, hessian, free))
+        present, share = self.value(scales), 1.0
+        while share > _SHORTEST_SHARE:
+            new = scales * np.exp(share * step)
+            new = np.maximum(new, _SMALLEST * np.max(new * size) / size)
+            new *= (scales @ size) / (new @ size) if hold else 1.0
+            if self.value(new) >= present:
+                return new
+            share *= 0.5
+        return scales
+
+    def value(self, scales: Array) -> float:
+        """Its value; minus infinity where there is none."""
+        base, total = np.tensordot(scales, self.kernels.core, 1), 0.0
+        n, moments = self.num_users, self.moments
         try:
-            return _objective(new, kernels, weights, moments, num_users, prior)
+            for tier in self.prior.tiers:
+                chosen = np.asarray(self.prior.posterior_mode(tier, moments.core, base, n))
+                ours, theirs = (_log_det(x, tier) for x in (base, chosen))
+                total += 0.5 * (tier.strength * ours - (n + tier.strength) * theirs)
         except np.linalg.LinAlgError:
             return -np.inf
+        if not self.weights.shape[1]:
+            return total
+        across = np.tensordot(scales, self.kernels.across, 1)
+        new = np.linalg.solve(base, across)
+        own, change = scales @ self.kernels.own - (across * new).sum(0), new - self.weights
+        left = moments.rest - (change * (2.0 * moments.across - moments.core @ change)).sum(0)
+        return total - 0.5 * float((n * np.log(own) + left / own).sum())
 
-    gradient, hessian = _derivatives(scales, kernels, weights, moments, num_users, prior)
-    gradient, hessian = _in_logs(gradient, hessian, scales, scales * size if hold else None)
-    # What is as small as may be, and should be smaller, must not shorten the step of the others.
-    free = (scales * size > 1.01 * _SMALLEST * np.max(scales * size)) | (gradient > 0)
-    with jax.enable_x64(True):
-        step = np.asarray(ascent_step(gradient, hessian, free))
-    present, share = objective(scales), 1.0
-    while share > _SHORTEST_SHARE:
-        new = scales * np.exp(share * step)
-        new = held(np.maximum(new, _SMALLEST * np.max(new * size) / size))
-        if objective(new) >= present:
-            return new
-        share *= 0.5
-    return scales
+    def derivatives(self, scales: Array) -> tuple[Array, Array]:
+        """Gradient (C,) and Hessian (C, C) in the scales that the weights are of."""
+        base, n = np.tensordot(scales, self.kernels.core, 1), self.num_users
+        gradient, hessian = np.zeros(len(scales)), np.zeros((len(scales), len(scales)))
+        for tier in self.prior.tiers:
+            total = n + tier.strength
+            for end, sign in ((tier.end, 0.5), (tier.start, -0.5)):
+                chosen = (self.moments.core + tier.strength * base)[:end, :end] / total
+                for matrix, factor, share in (
+                    (base[:end, :end], sign * tier.strength, 1.0),
+                    (chosen, -sign * total, tier.strength / total),
+                ):
+                    if end and factor:
+                        slope, curvature = _of_log_det(matrix, self.kernels.core[:, :end, :end])
+                        gradient += factor * share * slope
+                        hessian += factor * share**2 * curvature
+        if not self.weights.shape[1]:
+            return gradient, hessian
+        slope, curvature = self._of_rest(scales, inverse(base)[0])
+        return gradient + slope, hessian + curvature
 
-
-def _objective(
-    scales: Array,
-    kernels: CoreKernels,
-    weights: Array,
-    moments: FunctionMoments,
-    num_users: int,
-    prior: KernelPrior,
-) -> float:
-    """Expected log joint density with the kernel that the M-step would choose, up to a constant."""
-    base = np.tensordot(scales, kernels.core, 1)
-    value = 0.0
-    for tier in prior.tiers:
-        chosen = np.asarray(prior.posterior_mode(tier, moments.core, base, num_users))
-        ours, theirs = (_log_det(x, tier) for x in (base, chosen))
-        value += 0.5 * (tier.strength * ours - (num_users + tier.strength) * theirs)
-    if not weights.shape[1]:
-        return value
-    across = np.tensordot(scales, kernels.across, 1)
-    new = np.linalg.solve(base, across)
-    own, change = scales @ kernels.own - (across * new).sum(0), new - weights
-    left = moments.rest - (change * (2.0 * moments.across - moments.core @ change)).sum(0)
-    return value - 0.5 * float((num_users * np.log(own) + left / own).sum())
+    def _of_rest(self, scales: Array, inv: Array) -> tuple[Array, Array]:
+        """The same of the items outside of the core, by the inverse of the base of the core."""
+        (core, across, variances), weights, moments, n, _ = self
+        own = scales @ variances - (np.tensordot(scales, across, 1) * weights).sum(0)
+        count, left = range(len(scales)), moments.rest
+        residual = across - core @ weights
+        moved = inv @ residual  # derivatives of the weights
+        d_own = variances - ((across + residual) * weights).sum(1)
+        d_left = -2.0 * (moved * moments.across).sum(1)
+        slope = -0.5 * ((n - left / own) * d_own / own + d_left / own).sum(1)
+        curvature = np.zeros((len(scales), len(scales)))
+        for c in count:
+            for d in count:
+                twice = -(inv @ (core[d] @ moved[c] + core[c] @ moved[d]))
+                d2_own = -2.0 * (residual[c] * moved[d]).sum(0)
+                d2_left = moved[c] * (moments.core @ moved[d]) - twice * moments.across
+                value = (n - left / own) * d2_own + 2.0 * d2_left.sum(0)
+                value -= (n - 2.0 * left / own) * d_own[c] * d_own[d] / own
+                value -= (d_left[c] * d_own[d] + d_left[d] * d_own[c]) / own
+                curvature[c, d] = -0.5 * (value / own).sum()
+        return slope, curvature
 
 
 def _log_det(matrix: Array, tier: Tier) -> float:
     """Log determinant of a tier of a matrix (c, c) given those before."""
     factor = np.linalg.cholesky(matrix[: tier.end, : tier.end])
     return 2.0 * float(np.log(np.diagonal(factor)[tier.start :]).sum())
-
-
-def _derivatives(
-    scales: Array,
-    kernels: CoreKernels,
-    weights: Array,
-    moments: FunctionMoments,
-    num_users: int,
-    prior: KernelPrior,
-) -> tuple[Array, Array]:
-    """Gradient (C,) and Hessian (C, C) of `_objective` in the scales that the weights are of."""
-    base, n = np.tensordot(scales, kernels.core, 1), num_users
-    gradient, hessian = np.zeros(len(scales)), np.zeros((len(scales), len(scales)))
-    for tier in prior.tiers:
-        total = n + tier.strength
-        for end, sign in ((tier.end, 0.5), (tier.start, -0.5)):
-            parts = kernels.core[:, :end, :end]
-            chosen = (moments.core[:end, :end] + tier.strength * base[:end, :end]) / total
-            for matrix, factor, share in (
-                (base[:end, :end], sign * tier.strength, 1.0),
-                (chosen, -sign * total, tier.strength / total),
-            ):
-                if end and factor:
-                    slope, curvature = _of_log_det(matrix, parts)
-                    gradient += factor * share * slope
-                    hessian += factor * share**2 * curvature
-    if weights.shape[1]:
-        slope, curvature = _of_rest(scales, base, kernels, weights, moments, n)
-        gradient, hessian = gradient + slope, hessian + curvature
-    return gradient, hessian
 
 
 def _of_log_det(matrix: Array, parts: Array) -> tuple[Array, Array]:
@@ -159,38 +158,6 @@ def _times(matrix: Array, kernel: Array) -> Array:
     if np.count_nonzero(kernel) == np.count_nonzero(diagonal):
         return matrix * diagonal
     return matrix @ kernel
-
-
-def _of_rest(
-    scales: Array,
-    base: Array,
-    kernels: CoreKernels,
-    weights: Array,
-    moments: FunctionMoments,
-    num_users: int,
-) -> tuple[Array, Array]:
-    """Derivatives of what the objective has of the items outside of the core."""
-    inv = inverse(base)[0]
-    own = scales @ kernels.own - (np.tensordot(scales, kernels.across, 1) * weights).sum(0)
-    count = range(len(scales))
-    residual = [kernels.across[c] - kernels.core[c] @ weights for c in count]
-    moved = [inv @ x for x in residual]  # derivatives of the weights
-    d_own = [kernels.own[c] - ((kernels.across[c] + residual[c]) * weights).sum(0) for c in count]
-    d_left = [-2.0 * (x * moments.across).sum(0) for x in moved]
-    left, n = moments.rest, num_users
-    slope = [-0.5 * np.sum((n - left / own) * d_own[c] / own + d_left[c] / own) for c in count]
-    curvature = np.zeros((len(scales), len(scales)))
-    for c in count:
-        for d in count:
-            twice = -(inv @ (kernels.core[d] @ moved[c] + kernels.core[c] @ moved[d]))
-            d2_own = -2.0 * (residual[c] * moved[d]).sum(0)
-            d2_left = 2.0 * (moved[c] * (moments.core @ moved[d]) - twice * moments.across).sum(0)
-            both = d_own[c] * d_own[d]
-            value = (n - left / own) * d2_own / own - (n - 2.0 * left / own) * both / own**2
-            value += d2_left / own
-            value -= (d_left[c] * d_own[d] + d_left[d] * d_own[c]) / own**2
-            curvature[c, d] = -0.5 * value.sum()
-    return np.array(slope), curvature
 
 
 def _in_logs(

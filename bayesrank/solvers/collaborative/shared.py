@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve, solve_triangular
 
 from bayesrank.gp import KernelPrior
-from bayesrank.solvers.collaborative.scales import CoreKernels, FunctionMoments, improved_scales
+from bayesrank.solvers.collaborative.scales import CoreKernels, FunctionMoments, ScaleObjective
 
 Array = NDArray[Any]
 
@@ -123,9 +123,8 @@ class SharedProcess:
         gap = average - level
         moments = _moments(columns, base, spread - np.outer(shift / n, shift), n, gap, kappa)
         if self.learns:
-            scales = improved_scales(
-                scales, self.kernels, base.weights, moments, n, self.prior, hold=self.holds_size
-            )
+            objective = ScaleObjective(self.kernels, base.weights, moments, n, self.prior)
+            scales = objective.improved(scales, hold=self.holds_size)
         core = np.asarray(self.prior.maximize(moments.core, self.base(scales).core, n))
         mean = level + n / (n + kappa) * gap
         return state._replace(mean=mean, kernel=core, level=level, scales=scales)

@@ -80,25 +80,17 @@ class EMState(NamedTuple):
             If users, items, levels or their order differ, or the model, the number of base
             kernels, or how much users differ.
         """
-        if self.fingerprint != fresh.fingerprint:
+        for name, what, fix in (
+            ("fingerprint", "other observations", "pass those that it was made with, as ordered"),
+            ("model", f"the model {self.model!r}, not {fresh.model!r}", "pass one of this model"),
+        ):
+            if getattr(self, name) != getattr(fresh, name):
+                raise ValueError(f"init_state is of {what}; {fix}, or leave it out")
+        if len(self.scales) != len(fresh.scales) or not np.array_equal(self.spread, fresh.spread):
+            ours, theirs = (f"{len(x.scales)} and {x.spread.tolist()}" for x in (fresh, self))
             raise ValueError(
-                "init_state is of other observations; pass those that it was made with, in the "
-                "same order, or leave it out"
-            )
-        if self.model != fresh.model:
-            raise ValueError(
-                f"init_state is of the model {self.model!r}, not {fresh.model!r}; pass a state of "
-                "this model, or leave it out"
-            )
-        if len(self.scales) != len(fresh.scales):
-            raise ValueError(
-                f"init_state has scales of {len(self.scales)} base kernels, not of "
-                f"{len(fresh.scales)}; pass the kernel that it was made with, or leave it out"
-            )
-        if not np.array_equal(self.spread, fresh.spread):
-            raise ValueError(
-                f"init_state has the spread {self.spread.tolist()} of users' parameters, not "
-                f"{fresh.spread.tolist()}; give user_thresholds or user_scales as it was made with"
+                f"init_state has base kernels and users' spread {theirs}, not {ours}; give kernel, "
+                "user_thresholds or user_scales as it was made with, or leave it out"
             )
 
 

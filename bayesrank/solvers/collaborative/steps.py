@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesrank.solvers.collaborative.likelihoods import Likelihood, ObservedMoments
+from bayesrank.solvers.collaborative.likelihoods import Likelihood, ObservedMoments, Parameters
 from bayesrank.solvers.collaborative.shared import SharedProcess
 from bayesrank.solvers.collaborative.state import EMState
 from bayesrank.solvers.collaborative.users import Observations, groups_of, posteriors, scatter
@@ -91,10 +91,13 @@ class EMSteps:
         """Sums of rows (K, ...) over each user with observations, (u, ...)."""
         return np.add.reduceat(rows[self._order], self._starts)
 
+    def _params(self, state: EMState) -> Parameters:
+        """Parameters of the users with observations."""
+        return Parameters(state.shared_theta, state.spread, state.theta[self.there])
+
     def log_prior(self, state: EMState) -> float:
         """Log prior density of what is estimated, up to a constant."""
-        own = state.theta[self.there]
-        value = self.likelihood.log_prior(state.shared_theta, state.spread, own)
+        value = self.likelihood.log_prior(self._params(state))
         return value if self.shared is None else value + self.shared.log_prior(state)
 
     def maximize(self, found: Expected) -> EMState:
@@ -115,9 +118,9 @@ class EMSteps:
         """The M-step of the likelihood; users without observations have what is shared."""
         if not state.shared_theta.size:
             return state
-        there, spread = self.there, state.spread
-        arguments: Any = state.theta[there], self.count[there], found.statistics
-        shared, own = self.likelihood.m_step(state.shared_theta, spread, *arguments, pooled=pooled)
+        shared, own = self.likelihood.m_step(
+            self._params(state), self.count[self.there], found.statistics, pooled=pooled
+        )
         theta = np.tile(shared, (len(state.theta), 1))
-        theta[there] = own
+        theta[self.there] = own
         return state._replace(shared_theta=shared, theta=theta)
