@@ -121,6 +121,17 @@ def unmasked(values: Any) -> Any:
     return values.astype(float if numbers else object).filled(np.nan if numbers else None)
 
 
+def numbers_alone(values: Any, name: str) -> Any:
+    """The values as `unmasked` has them; dates and durations, which NumPy would count, refused."""
+    held = getattr(values, "dtypes", getattr(values, "dtype", None))
+    held = [held] if isinstance(held, np.dtype) or not isinstance(held, Iterable) else list(held)
+    for kind in held:
+        if str(kind).lower().startswith(("date", "time", "duration")):
+            fix = "pass numbers, such as days since the first"
+            raise ValueError(f"{name} holds times ({kind}); {fix}")
+    return unmasked(values)
+
+
 def plain_array(values: Any) -> NDArray[Any]:
     """An array, of numbers if all cells are numbers or empty; empty ones become NaN."""
     array = np.asarray(unmasked(values))

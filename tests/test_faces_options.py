@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import bayesrank as b
@@ -50,3 +51,33 @@ REFUSED = [
 def test_what_is_no_value_of_an_option_is_refused(fit, options, message):
     with pytest.raises(ValueError, match=message):
         FITS[fit](**options)
+
+
+DAYS = pd.date_range("2024-01-01", periods=4)
+TIMED: dict[str, Any] = {
+    "frame": pd.DataFrame({"x": [1.0, 2.0, 3.0, 4.0], "day": DAYS}),
+    "days": np.array([DAYS, DAYS]).T,
+    "spans": pd.DataFrame({"x": DAYS - DAYS[0], "y": DAYS - DAYS[0]}),
+    "zoned": pd.DataFrame({"day": DAYS.tz_localize("UTC")}),
+}
+
+
+@pytest.mark.parametrize("name", TIMED)
+def test_times_are_no_features(name):
+    """NumPy takes them for numbers of microseconds, or nanoseconds."""
+    X, y = TIMED[name], [0.0, 1.0, 0.0, 2.0]
+    for fit in (
+        lambda: b.RankRLS().fit(X, y),
+        lambda: b.LambdaRank(num_steps=2).fit(X, y),
+        lambda: b.ConeRank().fit(X, y),
+        lambda: b.PreferenceGP(hyperparameters="prior").fit(X, PAIRS),
+        lambda: b.LabelRanker(hyperparameters="prior").fit(X, [["a", "b"]] * 4),
+        lambda: b.PairwiseRanker(item_features=X, hyperparameters="prior").fit(PAIRS),
+    ):
+        with pytest.raises(ValueError, match="item_features has|X holds times|features holds"):
+            fit()
+
+
+def test_times_are_no_grades():
+    with pytest.raises(ValueError, match="y holds times .*; pass numbers, such as days since the"):
+        b.RankRLS().fit(X, DAYS)

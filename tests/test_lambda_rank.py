@@ -404,7 +404,8 @@ def test_what_it_refuses(monkeypatch):
     refused("weights has shape", EP(weighted_preferences).run, *one, np.array([1.0, 2.0]))
     refused("weights is nan in row 0", EP(weighted_preferences).run, *one, np.array([np.nan]))
     if importlib.util.find_spec("lightgbm") is not None:
-        refused("LightGBM grows no trees of X", LambdaRank(model="trees").fit, X[:6], y[:6])
+        message = "LightGBM grows no trees of X and tree_params; where"
+        refused(message, LambdaRank(model="trees").fit, X[:6], y[:6])
     monkeypatch.setitem(__import__("sys").modules, "lightgbm", None)
     with pytest.raises(ImportError, match="model='trees' needs LightGBM"):
         LambdaRank(model="trees").fit(X, y, query)

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bayesrank._fitted import Fitted
 from bayesrank._process import enter_jax
-from bayesrank._tables import unmasked
+from bayesrank._tables import numbers_alone
 from bayesrank.infer import EP, EPResult, IntegratedEP, IntegratedEPResult
 from bayesrank.infer.spi import inventory_of
 from bayesrank.inferencedata import to_arviz
@@ -83,5 +83,5 @@ class EPEstimator(Fitted):
 
     def _check_features(self, X: Any, **options: Any) -> NDArray[np.float64]:
         enter_jax()
-        checked: Any = validate_data(self, unmasked(X), dtype=np.float64, **options)
+        checked: Any = validate_data(self, numbers_alone(X, "X"), dtype=np.float64, **options)
         return checked

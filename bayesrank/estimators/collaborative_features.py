@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
+from bayesrank._tables import numbers_alone
 from bayesrank.estimators.collaborative_data import Labels, id_list
 
 Array = NDArray[np.float64]
@@ -95,6 +96,7 @@ def new_rows(
 
 
 def _numbers(values: NDArray, ids: Sequence[Hashable], names: tuple[Any, ...] | None) -> Array:
+    numbers_alone(values, "item_features")
     try:
         found = np.asarray(values, float)
         wrong = ~np.isfinite(found)

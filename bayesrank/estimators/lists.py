@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bayesrank._fitted import Fitted
-from bayesrank._tables import plain_array, unmasked
+from bayesrank._tables import numbers_alone, plain_array
 from bayesrank._validate import refuse_rows
 from bayesrank.datasets import QueryLists, group_queries
 from bayesrank.metrics import pairwise_error
@@ -87,7 +87,7 @@ class ListEstimator(Fitted):
     def _check_lists(self, X: Any, y: Any, query: Any) -> tuple[Any, Array, QueryLists]:
         """Features and grades list after list, and the lists."""
         checked: Any = validate_data(
-            self, unmasked(X), accept_sparse="csr", dtype=np.float64, ensure_min_samples=2
+            self, numbers_alone(X, "X"), accept_sparse="csr", dtype=np.float64, ensure_min_samples=2
         )
         grades = check_grades(y, checked.shape[0])
         for name, values in (
@@ -103,7 +103,8 @@ class ListEstimator(Fitted):
         return checked[lists.order], grades[lists.order], lists
 
     def _check_features(self, X: Any) -> Any:
-        return validate_data(self, unmasked(X), accept_sparse="csr", dtype=np.float64, reset=False)
+        X = numbers_alone(X, "X")
+        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -118,7 +119,7 @@ def check_grades(y: Any, num_rows: int) -> Array:
         raise ValueError(
             "fit requires y to be passed, but the target y is None; pass a grade for each row of X"
         )
-    grades = plain_array(y)
+    grades = plain_array(numbers_alone(y, "y"))
     if grades.ndim == 2 and grades.shape[1] == 1:
         grades = grades[:, 0]
     if grades.shape != (num_rows,):

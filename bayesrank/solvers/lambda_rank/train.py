@@ -176,7 +176,8 @@ def fit_trees(
     try:
         return lightgbm.train(options, lightgbm.Dataset(X, label=y), num_boost_round=num_trees)
     except lightgbm.basic.LightGBMError as error:
+        own = "" if "Check failed" in str(error) else f": {error}"  # a line of its source
         raise ValueError(
-            f"LightGBM grows no trees of X and tree_params: {error}; where features split no rows, "
+            f"LightGBM grows no trees of X and tree_params{own}; where features split no rows, "
             "give more rows, or a smaller min_data_in_leaf and min_data_in_bin"
         ) from None
