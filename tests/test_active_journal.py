@@ -158,10 +158,7 @@ def test_a_last_line_of_rubbish_is_dropped(tmp_path, tail):
         (lambda x: [x[0], x[2], x[1], x[3]], "line 2 is damaged"),
         (lambda x: [line.replace(b"\n", b"\r\n") for line in x], "the first line of this journal"),
         (lambda x: [b"\xef\xbb\xbf", *x], "the first line of this journal is damaged, or"),
-        (
-            lambda x: [x[0].replace(b'"items":3', b'"items":4'), *x[1:]],
-            "the first line of this journal",
-        ),
+        (lambda x: [x[0].replace(b'"items":3', b'"items":4'), *x[1:]], "the first line of this"),
         (lambda _: [b"item,price\nTea,2\n"], "not a journal"),
         (lambda _: [b"[1"], "not a journal"),
         (lambda _: [b'{"bayesrank":"journal"}\n'], "not a journal"),

@@ -222,19 +222,13 @@ def test_theorem_2_holds_and_is_looser():
         (lambda: bounds.level_constants([0.5, 0.6]), "rho must be shares that sum to 1"),
         (lambda: bounds.skew_factor([1.0, 0.0]), "rho has one level only"),
         (lambda: bounds.level_constants([0.5, 0.5], -1), "alpha is -1; pass a number from 0 on"),
-        (
-            lambda: bounds.finite_class_bound([0.5, 0.5], 0),
-            "num_examples is 0; pass a posit",
-        ),
+        (lambda: bounds.finite_class_bound([0.5, 0.5], 0), "num_examples is 0; pass a"),
         (
             lambda: bounds.finite_class_bound([0.5, 0.5], 9, delta=0),
             "delta is 0; pass a number above 0 and below 1",
         ),
         (lambda: bounds.finite_class_bound([0.5, 0.5], 9, num_functions=0), "num_functions is 0"),
-        (
-            lambda: bounds.finite_class_examples([0.5, 0.5], 0),
-            "epsilon is 0; pass a posit",
-        ),
+        (lambda: bounds.finite_class_examples([0.5, 0.5], 0), "epsilon is 0; pass a"),
         (lambda: bounds.uniform_examples([0.5, 0.5], 0.1, bounds.any_shatter), "out of reach"),
         (lambda: bounds.linear_shatter(0), "dim is 0; pass a whole number from 1 on"),
         (lambda: bounds.polynomial_shatter(2, 0), "degree is 0; pass a whole number from 1 on"),

@@ -93,11 +93,7 @@ def test_comparisons_in_every_form(alone, given):
 
 @pytest.mark.parametrize(
     ("features", "items"),
-    [
-        (dict(zip(NAMES, X, strict=True)), None),
-        (X, NAMES),
-        (FEATURES[::-1], NAMES),
-    ],
+    [(dict(zip(NAMES, X, strict=True)), None), (X, NAMES), (FEATURES[::-1], NAMES)],
     ids=["mapping", "array and names", "table in another order"],
 )
 def test_features_in_every_form(featured, features, items):

@@ -348,10 +348,7 @@ def test_refuses_features_that_overflow():
         LabelRanker().fit(1e-200 * X_TWO, [["a", "b"], ["b", "a"]])
 
 
-def test_refuses_decisions_that_it_does_not_know():
-    model = LabelRanker(kernel="linear", hyperparameters="prior").fit(
-        X_TWO, [["a", "b"], ["b", "a"]]
-    )
-    with pytest.raises(ValueError, match="choose 'kendall' or 'spearman'"):
-        model.predict(X_TWO, decision="best")  # pyright: ignore[reportArgumentType]
-    refused("k is 3; there are 2 labels", model.predict_top, X_TWO, 3)
+def test_refuses_decisions_that_it_does_not_know(eight):
+    model, new, _ = eight
+    refused("choose 'kendall' or 'spearman'", model.predict, new, decision="best")
+    refused("k is 9; there are 8 labels", model.predict_top, new, 9)

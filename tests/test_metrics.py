@@ -288,16 +288,10 @@ def test_pairs_are_counted_where_labels_are_below_zero():
         (lambda: metrics.ndcg(["a"], [1]), "scores must be real numbers, got dtype"),
         (lambda: metrics.ndcg([1.0], [1], query=["a", "b"]), r"query has shape \(2,\)"),
         (lambda: metrics.ndcg([1.0], [1], query=[np.nan]), r"query\[0\] is nan; every item"),
-        (
-            lambda: metrics.ndcg([1, 2], [1, 0], query=np.array(["a", None])),
-            r"query\[1\] is None; every",
-        ),
+        (lambda: metrics.ndcg([1, 2], [1, 0], query=np.array(["a", None])), r"\[1\] is None"),
         (lambda: metrics.ndcg(np.array([1.0, None]), [0, 1]), r"scores\[1\] is nan: .*where="),
         (lambda: metrics.ndcg([1.0], [1], k=0), "k is 0; pass a whole number from 1 on"),
-        (
-            lambda: metrics.precision_at([1.0], [1], k=True),
-            "k is .*; pass a whole number from 1 on",
-        ),
+        (lambda: metrics.precision_at([1.0], [1], k=True), "k is .*; pass a whole number from 1"),
         (
             lambda: metrics.ndcg([1.0], [1], gain="log"),  # pyright: ignore[reportArgumentType]
             "choose 'exponential' or 'linear'",
@@ -313,10 +307,7 @@ def test_pairs_are_counted_where_labels_are_below_zero():
             lambda: metrics.ndcg([1.0], [0], undefined="0"),  # pyright: ignore[reportArgumentType]
             "undefined must be 'skip', 'raise'",
         ),
-        (
-            lambda: metrics.auc([1.0], [1], min_relevant=0),
-            "min_relevant is 0; pass a positive number",
-        ),
+        (lambda: metrics.auc([1.0], [1], min_relevant=0), "min_relevant is 0; pass a positive"),
         (
             lambda: metrics.kendall_distance([1], [1], penalty=2),
             "penalty is 2; pass a number at least 0 and at most 1",

@@ -319,11 +319,7 @@ REFUSED: list[tuple[dict[str, Any], Any, str]] = [
     ({}, "abc", "orders is a str; pass a list of orders"),
     ({}, ["abc"], "orders has 'abc' in row 0; pass a list of names"),
     ({}, [["a", "b"], ["a", {"b": 1}]], "the order in row 1 has a dict in row 0; an id is one"),
-    (
-        {},
-        pd.DataFrame({"first": ["a"], "second": ["b"]}),
-        "none of the columns .first., .second. is",
-    ),
+    ({}, pd.DataFrame({"first": ["a"], "second": ["b"]}), "none of the columns .first., .second."),
     ({}, [], "orders has no rows"),
     ({}, [[]], "the order in row 0 has no names; pass a list of names"),
     ({}, [["a", "b"], ["a", "b", "a"]], "the order in row 1 names 'a' twice; keep one"),

@@ -95,20 +95,10 @@ def test_import_loads_no_jax():
 
 
 REFUSED: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]] = [
-    (
-        plots.plot_ranking,
-        (summarize(make_draws(3)),),
-        {"max_items": 1},
-        "max_items is 1; pass a whole number from 2",
-    ),
+    (plots.plot_ranking, (summarize(make_draws(3)),), {"max_items": 1}, "max_items is 1; pass"),
     (plots.plot_pairwise, (np.zeros(3),), {}, r"shape \(draws, n\)"),
     (plots.plot_pairwise, (np.zeros((2, 3)), ["a"]), {}, "one name per item"),
-    (
-        plots.plot_pairwise,
-        (make_draws(3),),
-        {"max_items": 0},
-        "max_items is 0; pass a whole number from 1",
-    ),
+    (plots.plot_pairwise, (make_draws(3),), {"max_items": 0}, "max_items is 0; pass a"),
     (plots.plot_similarity, (np.eye(2), ["a"]), {}, r"shape \(2, 2\) and there are 1 names"),
     (plots.plot_similarity, (np.eye(1), ["a"]), {}, "of two items or more"),
     (plots.plot_similarity, (np.diag([1.0, 0.0]), "ab"), {}, "kernel is not a covariance"),
@@ -129,18 +119,8 @@ REFUSED: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]] =
     (plots.plot_question, (BELIEFS, PAIRS, SCORES[:3]), {}, r"scores has shape \(3,\)"),
     (plots.plot_question, (BELIEFS, PAIRS[:0], SCORES[:0]), {}, "no candidate"),
     (plots.plot_question, (BELIEFS, PAIRS, SCORES), {"names": ["a"]}, "one name per item, 4 in"),
-    (
-        plots.plot_question,
-        (BELIEFS, PAIRS + 2, SCORES),
-        {},
-        "names item 5 in row 1, but the 4 items",
-    ),
-    (
-        plots.plot_question,
-        (BELIEFS, PAIRS, SCORES),
-        {"question": (0, -1)},
-        "question names item -1",
-    ),
+    (plots.plot_question, (BELIEFS, PAIRS + 2, SCORES), {}, "names item 5 in row 1, but the 4"),
+    (plots.plot_question, (BELIEFS, PAIRS, SCORES), {"question": (0, -1)}, "question names item"),
     (plots.plot_question, (BELIEFS, PAIRS, SCORES * np.nan), {}, "not a finite number"),
 ]
 
