@@ -23,7 +23,7 @@ FORGETTERS: list[Callable[[], object]] = []  # what forgets compiled code that J
 
 # Each piece of compiled code takes some ten regions of memory, and Linux ends a process that comes
 # to 65,530 of them by a segmentation fault.
-_MOST_REGIONS = 20_000
+_MOST_REGIONS = 45_000
 _BETWEEN = 100  # pieces of compiled code between two looks at the regions
 _SOON = 0.05  # seconds, in which a callback ends
 

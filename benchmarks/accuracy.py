@@ -14,7 +14,7 @@ from numpyro.diagnostics import effective_sample_size
 from numpyro.infer import MCMC, NUTS
 from scipy.special import log_ndtr, ndtr
 
-from bayesrank.infer import EP, NestedEP, maximize_evidence, whiten
+from bayesrank.infer import EP, whiten
 from bayesrank.models import preference_gp
 from benchmarks import problems
 
@@ -163,7 +163,7 @@ def nested_against_joint(n: int, count: int, draws: int) -> dict[str, dict[str, 
     pairs = np.stack([problem.winner, problem.loser], axis=1)
 
     start = _clocks()
-    nested = NestedEP(preference_gp).run(jax.random.key(0), X, pairs)
+    nested = EP(preference_gp, hyperparameters="nuts").run(jax.random.key(0), X, pairs)
     figures = {"nested": _figures(nested.hyperparameters, start)}
 
     with jax.enable_x64(True):
@@ -218,11 +218,10 @@ def _with_priors(X: Any, winner: Any, loser: Any) -> None:
 
 def _evidence(program: Any, problem: problems.Problem) -> tuple[Array, Array]:
     X = (problem.X - problem.X.mean(0)) / problem.X.std(0)
-    engine, data = EP(program), (X, problem.winner, problem.loser)
-    params, _ = maximize_evidence(engine, *data)
-    result = engine.run(jax.random.key(0), *data, params=params)
+    engine = EP(program, hyperparameters="map")
+    result = engine.run(jax.random.key(0), X, problem.winner, problem.loser)
     # Margins are in units of the noise.
-    noise = float(params.get("noise", 1.0))
+    noise = float(result.params.get("noise", 1.0))
     return result.mean["f"] / noise, result.covariance["f"] / noise**2
 
 

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 import jax
@@ -21,7 +21,7 @@ from bayesrank import (
     PreferenceGP,
     RankRLS,
 )
-from bayesrank.infer import EP, IntegratedEP
+from bayesrank.infer import EP
 from bayesrank.models import ordinal_gp, preference_gp, thurstone
 from bayesrank.models.bayes_point import ordinal_version_space
 from bayesrank.models.label_ranking import calibrated_label_ranking
@@ -149,14 +149,14 @@ def _version_space(seed: int, n: int, **options: Any) -> tuple[np.ndarray, np.nd
 
 
 @cache
-def _engine(integrate: bool) -> EP | IntegratedEP:
-    return IntegratedEP(ordinal_version_space) if integrate else EP(ordinal_version_space)
+def _engine(choice: Literal["integrate", "prior"]) -> EP:
+    return EP(ordinal_version_space, hyperparameters=choice)
 
 
-def bayes_point(seed: int, *, integrate: bool) -> Trial:
+def bayes_point(seed: int, *, choice: Literal["integrate", "prior"]) -> Trial:
     """Forty examples of three features and three levels: their scores."""
     X, y, truth = _version_space(seed, 40, **_SPACE)
-    result = _engine(integrate).run(jax.random.key(seed), X, y, **_SPACE)
+    result = _engine(choice).run(jax.random.key(seed), X, y, **_SPACE)
     return of_draws(result.get_samples()["weights"] @ X.T, X @ truth["weights"])
 
 
@@ -255,9 +255,9 @@ def _all() -> Iterator[Case]:
     yield case("OrderRanker", orders)
     yield case("OrderRanker, maximum", orders, **maximum)
     yield case("orders as pairs (not to be done)", orders_as_pairs)
-    yield case("Bayes point, IntegratedEP", bayes_point, times=2, integrate=True)
+    yield case("Bayes point, EP", bayes_point, times=2, choice="integrate")
     yield case("Bayes point, exact (Monte Carlo)", exact_bayes_point, times=2)
-    yield case("Bayes point, EP, noise at its median", bayes_point, times=2, integrate=False)
+    yield case("Bayes point, EP, noise at its median", bayes_point, times=2, choice="prior")
     yield case("OnlineBayesPoint, examples 1 to 100", online_bayes_point, first=0, last=100)
     yield case("OnlineBayesPoint, examples 101 to 300", online_bayes_point, first=100, last=300)
     yield case("RankRLS", rank_rls)

@@ -15,7 +15,7 @@ import click
 import jax
 import numpy as np
 
-from bayesrank.infer import EP, maximize_evidence
+from bayesrank.infer import EP
 from benchmarks import problems
 
 __all__ = ["COMMANDS", "measure"]
@@ -46,10 +46,10 @@ def _skills(n: int, count: int) -> Run:
 
 def _hyperparameters(n: int, count: int) -> Run:
     problem = problems.gp_problem(n, count, 4.0, seed=0)
-    engine = EP(problems.ard_gp)
+    engine, key = EP(problems.ard_gp, hyperparameters="map"), jax.random.key(0)
 
     def run() -> Any:
-        return maximize_evidence(engine, problem.X, problem.winner, problem.loser)
+        return engine.run(key, problem.X, problem.winner, problem.loser)
 
     return run
 

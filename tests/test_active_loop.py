@@ -16,7 +16,7 @@ from bayesrank.active.program import answered as answered_program
 from bayesrank.active.settle import Answers, SkillPrior, settle
 from bayesrank.active.stopping import top_settled
 from bayesrank.active.store import JournalError, read_journal
-from bayesrank.infer import EP, ConvergenceWarning, IntegratedEP
+from bayesrank.infer import EP, ConvergenceWarning
 from bayesrank.models import preference_gp, thurstone
 
 N = 9
@@ -439,7 +439,7 @@ def test_the_last_ranking_averages_over_hyperparameters():
         known.tell(winner, loser)
     loop.retire(4)
     final = loop.final_ranking()
-    result = IntegratedEP(thurstone).run(
+    result = EP(thurstone).run(
         jax.random.key(0), 5, np.array(rounds), num_samples=loop.result.num_samples
     )
     draws = result.get_samples()["f"][:, :4]

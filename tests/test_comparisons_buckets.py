@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 
 from bayesrank import ArenaRanker, PairwiseRanker
 from bayesrank.datasets import read_comparisons
-from bayesrank.infer import IntegratedEP
+from bayesrank.infer import EP
 from bayesrank.models import thurstone
 from bayesrank.solvers.comparisons.buckets import in_bucket
 
@@ -56,7 +56,7 @@ def test_the_answer_is_that_of_the_program_with_the_data_as_they_came(ranker):
     assert len(result.model_args[1]) == 40 and "counted" not in result.model_kwargs
     kwargs = result.model_kwargs
     key = jax.random.key(np.random.RandomState(0).randint(2**31 - 1))
-    direct = IntegratedEP(thurstone).run(key, *result.model_args, num_samples=2000, **kwargs)
+    direct = EP(thurstone).run(key, *result.model_args, num_samples=2000, **kwargs)
     assert_same(result, direct)
 
 

@@ -147,7 +147,8 @@ def _two_sites(y, hyper, penalty):
 @pytest.fixture(scope="module")
 def penalised():
     """EP's result of a program with two observed sites, a factor and a hyperparameter."""
-    return EP(_two_sites).run(jax.random.key(0), Y[:5], True, True, num_samples=500)
+    engine = EP(_two_sites, hyperparameters="prior")
+    return engine.run(jax.random.key(0), Y[:5], True, True, num_samples=500)
 
 
 def test_all_sites_count_and_notes_say_what_the_figures_leave_out(penalised):

@@ -15,7 +15,7 @@ from scipy.special import logsumexp
 from bayesrank import to_arviz
 from bayesrank.diagnostics import CrossCheck, crosscheck
 from bayesrank.diagnostics.full_program import full_program
-from bayesrank.infer import IntegratedEP, IntegratedEPResult
+from bayesrank.infer import EP, IntegratedEPResult
 from bayesrank.infer.spi import DensePosterior
 from bayesrank.plots import plot_crosscheck
 
@@ -53,7 +53,7 @@ def exact() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def result() -> IntegratedEPResult:
-    return IntegratedEP(levels).run(KEY, Y, params={"floor": 0.3})
+    return EP(levels).run(KEY, Y, params={"floor": 0.3})
 
 
 @pytest.fixture(scope="module")

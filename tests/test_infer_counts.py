@@ -15,7 +15,7 @@ from numpyro import handlers
 from scipy.special import log_expit
 
 from bayesrank.distributions import OrderedProbit, ThurstoneTies
-from bayesrank.infer import EP, maximize_evidence
+from bayesrank.infer import EP
 
 KEY = jax.random.key(0)
 PAIRS = np.array([[0, 1], [1, 2], [2, 3], [0, 2], [3, 1]])
@@ -41,8 +41,9 @@ def test_a_counted_datum_is_so_many_equal_ones(name):
     family, values = FAMILIES[name]
     each = np.repeat(np.arange(5), COUNT)
     engine = EP(partial(results, family, 4), tol=1e-10)
-    once = maximize_evidence(engine, PAIRS, values, COUNT.astype(float), rng_key=KEY)
-    many = maximize_evidence(engine, PAIRS[each], values[each], np.ones(11), rng_key=KEY)
+    search = engine.with_settings(hyperparameters="map")
+    once = search.run(KEY, PAIRS, values, COUNT.astype(float))
+    many = search.run(KEY, PAIRS[each], values[each], np.ones(11))
     assert_allclose(once.params["scale"], many.params["scale"], rtol=1e-5)
     at = {"scale": 1.3}
     once = engine.run(KEY, PAIRS, values, COUNT.astype(float), params=at)
@@ -101,7 +102,7 @@ def test_scales_are_learned_from_counts_without_covariances():
     values = 1 + (margin > 0.4).astype(int) - (margin < -0.4)
     count, model = rng.uniform(0.3, 4.0, 200), partial(results, family, 30)
     found = [
-        maximize_evidence(EP(model, structure=structure), pairs, values, count, rng_key=KEY)
+        EP(model, structure=structure, hyperparameters="map").run(KEY, pairs, values, count)
         for structure in ("dense", "probes")
     ]
     dense, probes = (each.params["scale"] for each in found)

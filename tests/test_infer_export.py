@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from numpyro import optim
 from numpyro.infer import MCMC, NUTS, SVI, Predictive, Trace_ELBO
 
-from bayesrank.infer import EP, IntegratedEP
+from bayesrank.infer import EP
 
 KEY = jax.random.key(0)
 Y = np.array([0.1, 0.5, 2.0])
@@ -27,7 +27,7 @@ def model(y):
 
 @pytest.fixture(scope="module")
 def result():
-    return EP(model).run(KEY, Y)
+    return EP(model, hyperparameters="prior").run(KEY, Y)
 
 
 @pytest.mark.slow
@@ -77,7 +77,7 @@ def levels(y):
 
 @pytest.mark.slow
 def test_integrated_results_say_how_far_to_trust_them(capsys):
-    good = IntegratedEP(levels).run(KEY, Y)
+    good = EP(levels).run(KEY, Y)
     assert good.accuracy.is_good
     assert good.accuracy.ess > 0.8 * good.num_samples
     good.print_summary()

@@ -48,7 +48,7 @@ WINNER, LOSER = problems(1)[:, 0]
 
 @pytest.fixture(scope="module")
 def engine():
-    return EP(model, tol=1e-9)
+    return EP(model, hyperparameters="prior", tol=1e-9)
 
 
 @pytest.fixture(scope="module")
@@ -277,7 +277,7 @@ def test_failure_to_converge_is_seen():
     between: dict[str, Any] = {}
     estimator = str(Path(bayesrank.__file__).with_name("estimator.py"))
     exec(compile("def fit(run):\n    return run()", estimator, "exec"), between)
-    run = partial(EP(model, max_sweeps=1).run, KEY, WINNER, LOSER)
+    run = partial(EP(model, hyperparameters="prior", max_sweeps=1).run, KEY, WINNER, LOSER)
     with pytest.warns(ConvergenceWarning, match=r"not converged after 1 sweeps.*damping") as said:
         result = between["fit"](run)
     assert [warning.filename for warning in said] == [__file__]
@@ -286,7 +286,7 @@ def test_failure_to_converge_is_seen():
 
 
 def test_damping_changes_the_way_not_the_end(result):
-    damped = EP(model, damping=0.4, tol=1e-9).run(KEY, WINNER, LOSER)
+    damped = EP(model, hyperparameters="prior", damping=0.4, tol=1e-9).run(KEY, WINNER, LOSER)
     assert damped.num_sweeps > result.num_sweeps
     assert_allclose(damped.mean["f"], result.mean["f"], atol=1e-7)
     assert_allclose(damped.log_evidence, result.log_evidence, atol=1e-7)
@@ -306,7 +306,7 @@ sys.path.insert(0, {folder!r})
 from test_infer_pure import model, WINNER, LOSER
 from bayesrank.infer import EP
 jax.config.update("jax_enable_x64", False)
-result = EP(model, tol=1e-9).run(jax.random.key(2), WINNER, LOSER)
+result = EP(model, hyperparameters="prior", tol=1e-9).run(jax.random.key(2), WINNER, LOSER)
 assert result.joint_mean.dtype == np.float64
 assert jnp.zeros(1).dtype == jnp.float32, "running left double precision on"
 np.save({file!r}, np.append(result.joint_mean, result.log_evidence))
@@ -329,7 +329,7 @@ def test_single_precision(result):
     sd = np.sqrt(np.diag(result.joint_covariance))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        single = EP(model, precision="float32").run(KEY, WINNER, LOSER)
+        single = EP(model, hyperparameters="prior", precision="float32").run(KEY, WINNER, LOSER)
     assert single.converged
     assert_allclose((single.joint_mean - result.joint_mean) / sd, 0.0, atol=1e-3)
     assert_allclose(single.sd["f"] / result.sd["f"], 1.0, atol=1e-3)

@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose
 from numpyro import handlers
 from scipy import stats
 
-from bayesrank.infer import EP, maximize_evidence
+from bayesrank.infer import EP
 from bayesrank.infer.reader.inventory import take_inventory
 from bayesrank.infer.reader.joint import trace_joint
 from bayesrank.infer.reader.program import read_program
@@ -154,7 +154,7 @@ def noise_with_a_latent_mean(y: np.ndarray) -> None:
 @pytest.mark.slow
 def test_prior_of_a_hyperparameter_counts_once():
     """The level is integrated out of the density of noise and data, which is known then."""
-    best = maximize_evidence(noise_with_a_latent_mean, Y)
+    best = EP(noise_with_a_latent_mean, hyperparameters="map").run(KEY, Y)
 
     def log_joint(noise: float) -> float:
         likelihood = stats.norm.logpdf(Y, 0.0, np.sqrt(2.25 + noise**2)).sum()
@@ -181,10 +181,10 @@ def test_positive_sites_without_children_are_dropped():
         numpyro.sample("newer", dist.Exponential(new))
 
     y = np.array([1.0, 0.5, 2.0])
-    result = EP(model).run(KEY, y)
+    result = EP(model, hyperparameters="prior").run(KEY, y)
     assert set(result.dropped_sites) == {"y_unobserved", "new", "newer"}
     assert list(result.params) == list(result.defaulted_params) == ["noise"]
-    assert list(maximize_evidence(model, y).params) == ["noise"]
+    assert list(EP(model, hyperparameters="map").run(KEY, y).params) == ["noise"]
 
 
 # ---------------------------------------------------------------- directions

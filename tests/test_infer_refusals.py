@@ -11,7 +11,7 @@ import pytest
 from numpyro import handlers
 
 from bayesrank.distributions import Thurstone
-from bayesrank.infer import EP, ConvergenceWarning, IntegratedEP, NestedEP
+from bayesrank.infer import EP, ConvergenceWarning
 from bayesrank.infer.reader.program import read_program
 from bayesrank.infer.reader.traced import trace
 
@@ -268,9 +268,8 @@ def test_run_with_what_is_no_key_no_count_or_traced():
     engine = EP(lambda: wins(items()))
     with pytest.raises(TypeError, match=r"rng_key is an array of shape \(3, 2\) .*jax.random.key"):
         engine.run(PAIRS)  # type: ignore[arg-type]
-    for each in (engine, IntegratedEP(engine), NestedEP(engine)):
-        with pytest.raises(TypeError, match="rng_key is of type int; pass a random key"):
-            each.run(0)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="rng_key is of type int; pass a random key"):
+        engine.run(0)  # type: ignore[arg-type]
     for wrong in (-1, 1.5, True, "10"):
         with pytest.raises(ValueError, match=f"num_samples is '?{wrong}'?; pass a whole number"):
             engine.run(KEY, num_samples=wrong)  # type: ignore[arg-type]

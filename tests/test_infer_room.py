@@ -12,7 +12,7 @@ import pytest
 
 from bayesrank import _memory
 from bayesrank._memory import TooLargeError
-from bayesrank.infer import EP, IntegratedEP, compiled, maximize_evidence
+from bayesrank.infer import EP, compiled
 from bayesrank.infer.compiled import bytes_at_once, check_compiled
 from bayesrank.infer.gaussian.rows import Rows
 
@@ -107,7 +107,7 @@ def test_the_search_for_hyperparameters_refuses_too(two_gigabytes):
 
     pairs = pairs_of(100_000, 100)
     with pytest.raises(TooLargeError, match="of memory"):
-        maximize_evidence(model, pairs)
+        EP(model, hyperparameters="map").run(jax.random.key(0), pairs)
 
 
 @pytest.mark.slow
@@ -120,7 +120,7 @@ def test_what_an_integration_would_keep_is_refused_before_it(monkeypatch):
     monkeypatch.setattr(_memory, "available", lambda: 20_000_000)
     said = "of 300 latents at 32 values of the hyperparameters take 22 MiB of memory, and 19.1 MiB"
     with pytest.raises(TooLargeError, match=said):
-        IntegratedEP(model).run(jax.random.key(0), np.linspace(-1.0, 1.0, 20))
+        EP(model).run(jax.random.key(0), np.linspace(-1.0, 1.0, 20))
 
 
 def test_wide_sparse_rows_are_multiplied_as_dense_ones():

@@ -37,7 +37,7 @@ def test_autoregression_of_second_order():
         start = numpyro.sample("start", dist.Normal(0.0, 1.0))
         scan(step, (start, 0.0), y)
 
-    result = EP(model).run(KEY, Y)
+    result = EP(model, hyperparameters="prior").run(KEY, Y)
     assert result.shapes == {"start": (), "x": (N,)}
     own = 0.5 * np.eye(N, k=-1) + 0.2 * np.eye(N, k=-2)
     root = np.linalg.inv(np.eye(N) - own)

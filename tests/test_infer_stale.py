@@ -16,7 +16,7 @@ from numpy.testing import assert_allclose
 from numpyro import handlers
 from numpyro.contrib.control_flow import scan
 
-from bayesrank.infer import EP, IntegratedEP, maximize_evidence
+from bayesrank.infer import EP
 from bayesrank.solvers.comparisons.dynamic import DynamicEP
 from bayesrank.solvers.label_ranking import LabelRankingEP
 
@@ -152,16 +152,16 @@ def capped(y, cap):
 @pytest.mark.slow
 def test_supports_are_those_of_the_data_at_hand():
     engine, wide, narrow = EP(bounded), 20.0 * FIRST, FIRST
-    mixture = IntegratedEP(engine)
+    best = EP(bounded, hyperparameters="map")
     for y in (wide, narrow):
-        found = maximize_evidence(engine, y)
+        found = best.run(KEY, y)
         grid = np.linspace(1e-3, y.max(), 40_001)
         log_z = np.asarray(dist.Normal(0.0, np.sqrt(1 + grid[:, None] ** 2)).log_prob(y)).sum(1)
         assert_allclose(found.params["s"], grid[log_z.argmax()], rtol=1e-2)
         assert_allclose(found.log_evidence, log_z.max(), rtol=1e-5)
         weights = np.exp(log_z - log_z.max())
         mean = (grid * weights).sum() / weights.sum()
-        integrated = mixture.run(KEY, y)
+        integrated = engine.run(KEY, y)
         assert np.max(integrated.points["s"]) <= y.max()
         assert_allclose(integrated.mean["s"], mean, rtol=0.05)
 
@@ -169,9 +169,9 @@ def test_supports_are_those_of_the_data_at_hand():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the search for hyperparameters stopped at an edge")
 def test_params_that_bound_a_support_and_the_evidence_of_param_sites():
-    engine = EP(capped)
+    engine = EP(capped, hyperparameters="map")
     for cap in (60.0, 0.915):
-        found = maximize_evidence(engine, FIRST, 1.0, params={"cap": cap})
+        found = engine.run(KEY, FIRST, 1.0, params={"cap": cap})
         assert 0 < found.params["s"] <= cap
         there = engine.run(KEY, FIRST, 1.0, params=found.params)
         assert_allclose(found.log_evidence, there.log_evidence, rtol=1e-6)
@@ -180,9 +180,9 @@ def test_params_that_bound_a_support_and_the_evidence_of_param_sites():
         s = numpyro.param("s", jnp.max(y), constraint=dist.constraints.interval(0.0, jnp.max(y)))
         numpyro.sample("y", dist.Normal(normal("f", 3) * s, 1.0), obs=y)
 
-    engine = EP(scaled)
+    engine = EP(scaled, hyperparameters="map")
     for y in (20.0 * FIRST, FIRST):
-        found = maximize_evidence(engine, y, init={"s": 0.5 * y.max()})
+        found = engine.run(KEY, y, init={"s": 0.5 * y.max()})
         there = engine.run(KEY, y, params=found.params)
         assert_allclose(found.log_evidence, there.log_evidence, rtol=1e-6)
 
@@ -198,8 +198,29 @@ def test_the_program_runs_once_for_a_run_and_once_for_an_integration():
 
     EP(counted).run(KEY, FIRST)
     assert runs == [1]
-    IntegratedEP(counted).run(KEY, FIRST)
+    EP(counted, hyperparameters="prior").run(KEY, FIRST)
     assert runs == [2]
+
+
+class Offset(EP):
+    """An engine that moves the prior mean by an attribute of its own."""
+
+    def __init__(self, model: Any, offset: float, **settings: Any) -> None:
+        super().__init__(model, **settings)
+        self.offset = offset
+
+    def read_source(self, source: Any, params: Any) -> Any:
+        program = super().read_source(source, params)
+        return program._replace(mean=program.mean + self.offset)
+
+
+@pytest.mark.slow
+def test_engines_of_other_attributes_share_no_code():
+    def program(y):
+        numpyro.sample("y", dist.Normal(normal("f", 3), 1.0), obs=y)
+
+    near, far = (Offset(program, offset).run(KEY, FIRST) for offset in (0.0, 100.0))
+    assert_allclose(far.joint_mean - near.joint_mean, 100.0, rtol=1e-6)
 
 
 # ---------------------------------------------------------------- random programs
@@ -295,8 +316,9 @@ def test_pure_functions_refuse_what_run_alone_keeps():
 
     engine, y = EP(walk, structure="probes"), np.array([1, 0, 1])
     assert engine.run(KEY, y).converged
-    for function in (engine.init, engine.solve, engine.evidence_and_state):
-        with pytest.raises(ValueError, match="use EP.run or maximize_evidence"):
+    step = functools.partial(engine.step, None)  # type: ignore[arg-type]
+    for function in (engine.init, step, engine.solve, engine.evidence_and_state):
+        with pytest.raises(ValueError, match="use EP.run, or EP"):
             function({}, y)
 
 
@@ -388,7 +410,7 @@ def test_a_hyperparameter_that_the_program_substitutes_starts_there(inside):
             program(y)
 
     for y in (FIRST, SECOND):
-        held = EP(with_handler if inside else outer).run(KEY, y)
+        held = EP(with_handler if inside else outer, hyperparameters="prior").run(KEY, y)
         given = EP(program).run(KEY, y, params=data)
         assert_allclose(answer(held), answer(given), rtol=1e-9)
         assert_allclose(held.params["s"], 0.4)
@@ -485,7 +507,7 @@ def test_results_say_what_they_are():
         s = numpyro.sample("s", dist.HalfNormal(1.0))
         numpyro.sample("y", dist.Normal(normal("f", 3) * s, 1.0), obs=y)
 
-    shown = repr(IntegratedEP(program).run(KEY, FIRST, num_points=8)).splitlines()
+    shown = repr(EP(program).run(KEY, FIRST)).splitlines()
     assert shown[0].startswith("IntegratedEPResult: converged, log evidence -")
     assert shown[1:] == ["  f  inferred: 3 numbers, shape (3,)", shown[2]]
     assert shown[2].startswith("  s  integrated over: mean 1.")

@@ -39,10 +39,7 @@ from bayesrank.diagnostics import crosscheck
 from bayesrank.infer import (
     EP,
     AccuracyWarning,
-    IntegratedEP,
-    NestedEP,
     large_solution,
-    maximize_evidence,
 )
 from bayesrank.infer.gaussian.sparse import NotPositiveError
 from bayesrank.infer.hyper.estimated import EstimatedEvidence
@@ -194,7 +191,8 @@ LEARNED = {
 def test_hyperparameters_are_learned_as_with_all_covariances(name):
     program, args = LEARNED[name]
     dense, kept = (
-        maximize_evidence(EP(program, structure=how), *args) for how in ("dense", name.split()[0])
+        EP(program, structure=how, hyperparameters="map").run(KEY, *args)
+        for how in ("dense", name.split()[0])
     )
     assert kept.converged and dense.log_evidence_error == 0
     for site, value in dense.params.items():
@@ -205,9 +203,10 @@ def test_hyperparameters_are_learned_as_with_all_covariances(name):
 
 @pytest.mark.slow
 def test_a_point_without_a_proper_posterior_is_stepped_back_from(monkeypatch):
-    engine, args = EP(drifting_teams, structure="probes"), LEARNED["probes"][1]
+    engine = EP(drifting_teams, structure="probes", hyperparameters="map")
+    args = LEARNED["probes"][1]
     params = {"share": 0.5, "noise": 1.0}
-    known, seen = maximize_evidence(engine, *args, params=params), []
+    known, seen = engine.run(KEY, *args, params=params), []
     refined = large_solution.refined
 
     def sometimes(*arrays: Any, **options: Any) -> Any:
@@ -217,7 +216,7 @@ def test_a_point_without_a_proper_posterior_is_stepped_back_from(monkeypatch):
         return refined(*arrays, **options)
 
     monkeypatch.setattr(large_solution, "refined", sometimes)
-    learned = maximize_evidence(engine, *args, params=params)
+    learned = engine.run(KEY, *args, params=params)
     assert learned.converged and len(seen) > 3
     assert_allclose(learned.params["spread"], known.params["spread"], rtol=0.03)
     with jax.enable_x64(True):
@@ -360,22 +359,19 @@ def test_what_a_structure_cannot_take_is_refused(program, structure, power, args
 
 @pytest.mark.slow
 def test_integrals_over_hyperparameters_are_refused(monkeypatch):
-    message = "this engine needs covariances"
+    message = "an average over hyperparameters needs covariances"
     with pytest.raises(ValueError, match=message):
-        IntegratedEP(EP(thurstone, structure="factorised")).run(KEY, 9, PAIR)
-    with pytest.raises(
-        ValueError, match="this engine needs covariances.*use EP and maximize_evidence"
-    ):
-        IntegratedEP(learned_kernel, structure="low_rank").run(KEY, *LEARNED["low_rank"][1])
+        EP(thurstone, structure="factorised").run(KEY, 9, PAIR)
+    with pytest.raises(ValueError, match=f"{message}.*use EP.hyperparameters='map'"):
+        EP(learned_kernel, structure="low_rank").run(KEY, *LEARNED["low_rank"][1])
     with pytest.raises(ValueError, match="choose 'auto', 'dense'"):
         EP(thurstone, structure="sparse")  # type: ignore[arg-type]
     monkeypatch.setattr("bayesrank.infer.posterior._MOST_TOGETHER", 30)
     keep_covariances_up_to(30, monkeypatch)
     pairs = np.stack([np.arange(40), np.arange(1, 41)], axis=1)
-    engines: Any = (IntegratedEP, NestedEP)
-    for engine in engines:
+    for choice in ("integrate", "nuts"):
         with pytest.raises(ValueError, match=message):
-            engine(thurstone).run(KEY, 41, pairs, callback=pytest.fail)
+            EP(thurstone, hyperparameters=choice).run(KEY, 41, pairs, callback=pytest.fail)
     found: Any = EP(thurstone).run(KEY, 41, pairs, params={"scale": 1.0}, num_samples=2)
     for ask in (found.autoguide, found.nuts_settings, lambda: found.covariance):
         with pytest.raises((ValueError, TooLargeError), match="the covariances of 41 latents are"):

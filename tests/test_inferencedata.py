@@ -166,7 +166,8 @@ def test_groups_can_be_left_out_and_the_key_decides_the_replicates():
 
 
 def test_ep_result():
-    result = EP(model).run(jax.random.key(0), PAIRS, margin=MARGIN, num_samples=4000)
+    engine = EP(model, hyperparameters="prior")
+    result = engine.run(jax.random.key(0), PAIRS, margin=MARGIN, num_samples=4000)
     assert isinstance(result, PosteriorResult)
     data = to_arviz(result, coords={"item": NAMES}, num_predictive=5)
     check_summary_and_loo(data)

@@ -21,7 +21,7 @@ from bayesrank._memory import check_memory
 from bayesrank._sizes import next_size
 from bayesrank._validate import check_features, check_laplacian, check_positive_values
 from bayesrank.active.settle import SkillPrior
-from bayesrank.infer import EP, IntegratedEP, IntegratedEPResult, maximize_evidence
+from bayesrank.infer import EP, IntegratedEPResult
 from bayesrank.infer.spi import Traced, compiled_call, take_inventory
 from bayesrank.models import preference_gp, thurstone
 from bayesrank.models.comparisons import (
@@ -138,25 +138,28 @@ class SkillProgram:
             names = (*names, "judge_noise")
             count = len(start["judge_noise"])
             options = {**options, "judge": padded, "num_judges": count}
-        return maximize_evidence(
-            EP(answered),
+        result: Any = EP(answered, hyperparameters="map").run(
+            jax.random.key(0),
             about,
             params=self.used(self.fixed, ties),
             init={name: np.asarray(start[name], float) for name in names},
+            num_samples=1,
             **options,
-        ).params
+        )
+        return result.params
 
     def integrate(
         self, rng_key: jax.Array, arrays: AnswerArrays, num_samples: int
     ) -> IntegratedEPResult:
         """Skills of all items, whatever the hyperparameters that are free may be."""
-        return IntegratedEP(EP(answered)).run(
+        result: Any = EP(answered).run(
             rng_key,
             self._about,
             params=self.used(self.fixed, bool(arrays.tied.any())),
             num_samples=num_samples,
             **self._padded(arrays),
         )
+        return result
 
     def _padded(self, arrays: AnswerArrays) -> dict[str, Any]:
         """Arguments of the program for answers in a bucket."""

@@ -139,8 +139,8 @@ def compare(results: Mapping[str, Any]) -> ModelComparison:
     Parameters
     ----------
     results
-        Results of at least two programs by name: of `EP`, of `NestedEP`, ``numpyro.infer.MCMC``
-        objects, or whatever else `bayesrank.to_arviz` takes.
+        Results of at least two programs by name: of `EP`, ``numpyro.infer.MCMC`` objects, or
+        whatever else `bayesrank.to_arviz` takes.
 
     Returns
     -------
@@ -160,9 +160,9 @@ def compare(results: Mapping[str, Any]) -> ModelComparison:
 
     Notes
     -----
-    EP's evidence and draws are at fixed hyperparameters. If those were learned from the same data,
-    the numbers flatter the program; `NestedEP` averages over them instead. Leaving out is computed
-    by Pareto-smoothed importance sampling (ArviZ).
+    Where EP was run with hyperparameters="map", the numbers flatter the program, as the same data
+    taught them; its default averages over them instead. Leaving out is computed by Pareto-smoothed
+    importance sampling (ArviZ).
 
     Examples
     --------
@@ -330,7 +330,7 @@ def _notes(
     if fixed:
         notes.append(
             f"Hyperparameters of {_listed(fixed)} are held fixed. If they were learned from these "
-            "data, both numbers flatter the program. Average over them with NestedEP."
+            "data, both numbers flatter the program. Average over them (EP's default)."
         )
     if fixed and averaged:
         notes.append(

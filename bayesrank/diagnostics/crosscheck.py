@@ -72,19 +72,19 @@ def crosscheck(
     ----------
     model
         A program that EP can take, or a result of EP, which is checked at its own arguments and
-        hyperparameters. A result of `IntegratedEP` or `NestedEP` is compared with NUTS over latents
-        and hyperparameters together. That takes longer than at fixed hyperparameters, since every
-        step of NUTS makes the prior anew (and factors the covariance of a Gaussian process). The
-        hyperparameters are compared on their unconstrained scale, of positive ones the logarithm.
+        hyperparameters. Where these were averaged over, as by default, EP is compared with NUTS
+        over latents and hyperparameters together. That takes longer than at fixed hyperparameters,
+        since every step of NUTS makes the prior anew (and factors the covariance of a Gaussian
+        process). The hyperparameters are compared on their unconstrained scale, of positive ones
+        the logarithm.
     *args, **kwargs
         Arguments of the program.
     engines
         Which engines to run: "ep" and "svi" are checked against "nuts". Without "nuts" they are
-        checked by importance sampling alone. By default all three; a result of `IntegratedEP` or
-        `NestedEP` allows "ep" and "nuts" alone.
+        checked by importance sampling alone. By default all three; "ep" and "nuts" alone where
+        hyperparameters were averaged over.
     params
-        Values of sites to hold fixed, by name. Hyperparameters not named take the values that
-        `EP.run` gives them. All engines work at these same values.
+        Values of sites to hold fixed, by name. All engines work at these same values.
     rng_key
         Random key; ``jax.random.key(0)`` if not given.
     num_warmup, num_samples, num_chains
@@ -127,17 +127,16 @@ def crosscheck(
     >>> check.verdict.sentence
     'Importance sampling confirms EP (k-hat ..., divergence ...): use EP.'
     """
-    mixture: Any = model if getattr(model, "hyperparameters", {}) else None
-    chosen = _check_engines(engines, mixture is not None)
+    _check_engines(engines, False)
     _check_settings(num_warmup, num_samples, num_chains, num_steps, contrast, tolerance)
     ep_key, nuts_key, svi_key = keys_from(jax.random.key(0) if rng_key is None else rng_key, 3)
     lengths = (num_warmup, num_samples, num_chains)
     with _reporting(progress, progress_bar) as report:
-        if mixture is not None:
-            _refuse_arguments(args, kwargs, params)
-            chains = Chains(nuts_key, lengths, lambda share: report("nuts", share))
-            return against_nuts(claim_of(mixture), chains, contrast == "pairs", tolerance, mixture)
         ep, ep_seconds = _ep_result(model, ep_key, args, kwargs, params, report)
+        chosen = _check_engines(engines, bool(ep.hyperparameters))
+        if ep.hyperparameters:
+            chains = Chains(nuts_key, lengths, lambda share: report("nuts", share))
+            return against_nuts(claim_of(ep), chains, contrast == "pairs", tolerance, ep)
         _refuse_large(ep)
         keys = {"ep": ep_key, "nuts": nuts_key, "svi": svi_key}
         keys = {engine: keys[engine] for engine in chosen}
@@ -172,7 +171,7 @@ def _ep_result(
     kwargs: dict[str, Any],
     params: Mapping[str, Any] | None,
     report: ShareReport,
-) -> tuple[EPResult, float]:
+) -> tuple[Any, float]:
     """EP's result and the seconds it took; `model` is a program or such a result."""
     if not callable(model):
         _refuse_arguments(args, kwargs, params)

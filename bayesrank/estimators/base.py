@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal
 
-import jax
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -12,8 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bayesrank._fitted import Fitted
 from bayesrank._process import enter_jax
 from bayesrank._tables import numbers_alone
-from bayesrank.infer import EP, EPResult, IntegratedEP, IntegratedEPResult
-from bayesrank.infer.spi import inventory_of
+from bayesrank.infer import EP, EPResult, IntegratedEPResult
 from bayesrank.inferencedata import to_arviz
 from bayesrank.models import (
     calibrated_label_ranking,
@@ -27,33 +25,19 @@ from bayesrank.solvers.orders import OrdersEP
 
 ScaleChoice = Literal["integrate", "map", "prior"] | Mapping[str, Any]
 _MOST_NUMBERS = 10_000_000  # of the log likelihood of each comparison
-_ENGINES: dict[Callable[..., Any], Callable[[], EP]] = {
+_ENGINES: dict[Callable[..., Any], Callable[..., EP]] = {
     dynamic_thurstone: DynamicEP,
     calibrated_label_ranking: LabelRankingEP,
     **{each: partial(OrdersEP, each) for each in (thurstone_orders, preference_orders)},
 }
 
 
-def engine_of(program: Callable[..., Any]) -> EP:
-    """Return the engine of a program; those of one program share the code that they compile."""
-    return _ENGINES[program]() if program in _ENGINES else EP(program)
+def engine_of(program: Callable[..., Any], choice: str = "integrate") -> EP:
+    """Return the engine of a program; those of one program share the code that they compile.
 
-
-def integrator_of(program: Callable[..., Any]) -> IntegratedEP:
-    """Return what integrates over a program's hyperparameters."""
-    return IntegratedEP(engine_of(program))
-
-
-def prior_medians(
-    engine: EP,
-    args: tuple,
-    options: Mapping[str, Any],
-    params: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Values of all hyperparameters: those given, and the medians of the others' priors."""
-    with jax.enable_x64(True):
-        inventory = inventory_of(engine, args, options, params)
-    return {name: np.asarray(value) for name, value in inventory.hyperparameters.items()}
+    `choice` says what to do about free hyperparameters, as in `EP`.
+    """
+    return _ENGINES.get(program, partial(EP, program))(hyperparameters=choice)
 
 
 class EPEstimator(Fitted):

@@ -13,7 +13,7 @@ from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 
 from bayesrank.estimators.checks import check_hyperparameters
-from bayesrank.estimators.inference import inferred, learned
+from bayesrank.estimators.inference import inferred
 from bayesrank.estimators.options import seed_of
 from bayesrank.infer import EPResult, IntegratedEPResult
 from bayesrank.models.label_ranking import LabelConditions, calibrated_label_ranking
@@ -27,7 +27,7 @@ __all__ = ["LabelFit", "fit_labels"]
 Array = NDArray[np.float64]
 
 _MOST_WEIGHTS = 500  # of a basis that is tried unasked: time goes with their cube
-_FEW, _POINTS = 16, 32  # points that an integration over up to two hyperparameters, or more, takes
+_POINTS = 32  # that an average over hyperparameters takes at the least
 
 
 class LabelFit(NamedTuple):
@@ -101,8 +101,8 @@ def _fit(
     program = calibrated_label_ranking, args, options
     if choice == "integrate":
         if options["correlated"] and not given:
-            given = {"correlation": learned(*program, given, key, search)["correlation"]}
-        search = search | {"num_points": _FEW if len(shapes) <= 2 else _POINTS}
+            best = inferred(*program, tuple(shapes), given, "map", key, search)[1]
+            given = {"correlation": best["correlation"]}
     return LabelFit(*inferred(*program, tuple(shapes), given, choice, key, search), basis)
 
 

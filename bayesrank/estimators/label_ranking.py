@@ -141,7 +141,7 @@ class LabelRanker(EPEstimator):
             For each example, its relevant labels (all others are irrelevant), a tuple of relevant
             and irrelevant labels, or None. Or a table of 1, 0 and NaN with a column for each label.
         callback : callable, optional
-            Called during the search for hyperparameters, see `bayesrank.infer.maximize_evidence`.
+            Called during the search for hyperparameters, see `bayesrank.infer.EP.run`.
 
         Raises
         ------

@@ -26,10 +26,6 @@ from bayesrank.solvers.comparisons.skills import prior_covariances
 
 Array = NDArray[np.float64]
 
-# A step of the search that gains less than this share of the evidence, some thousandths of a nat,
-# changes no prediction in its third digit.
-_TOLERANCE = 1e-5
-
 
 class OrdinalGP(ClassifierMixin, EPEstimator):
     """Ordinal regression: ordered levels of items, from their features.
@@ -158,7 +154,7 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
         key = jax.random.key(seed_of(self.random_state))
         search = {"num_restarts": self.num_restarts}
         self.result_, self.params_ = inferred(
-            ordinal_gp, data, options, tuple(shapes), params, choice, key, search, tol=_TOLERANCE
+            ordinal_gp, data, options, tuple(shapes), params, choice, key, search
         )
         self.log_evidence_ = self.result_.log_evidence
         self.classes_ = classes

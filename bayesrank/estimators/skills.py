@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesrank.datasets import ComparisonData
-from bayesrank.estimators.base import engine_of, integrator_of, prior_medians
+from bayesrank.estimators.base import engine_of
 from bayesrank.estimators.checks import check_hyperparameters
-from bayesrank.infer import EP, maximize_evidence
+from bayesrank.infer import EP
 from bayesrank.models import preference_gp
 from bayesrank.models.comparisons import SCALES
 from bayesrank.models.orders import Events
@@ -80,22 +80,18 @@ def fit_skills(
     if choice == "integrate" and not (of_pairs and skills.too_many):
         bucket = _bucket(data, skills, settings)
         return _averaged((program, args, options), bucket, settings, callback)
-    search: tuple[EP, tuple[Any, ...], dict[str, Any]] = (engine_of(program), args, options)
-    inducing = skills.inducing and of_pairs
-    if inducing:
-        search = (_LOW_RANK, *fewer_comparisons(args[0], args[1], options))
-    if choice == "prior":
-        params = prior_medians(*search, params)
-    else:
-        engine, part, some = search
-        search_for = {"num_restarts": settings.num_restarts, "callback": callback}
-        found = maximize_evidence(engine, *part, params=params, rng_key=key, **search_for, **some)
-        params, choice = found.params, "map"
-    if inducing:
-        options["rank"] = enough_inducing(params, args[0], args[1], options)
-    result = engine_of(program).run(
-        key, *args, params=params, num_samples=settings.num_samples, **options
-    )
+    choice = "prior" if choice == "prior" else "map"
+    counts: dict[str, Any] = {"num_samples": settings.num_samples}
+    search: dict[str, Any] = {"num_restarts": settings.num_restarts, "callback": callback}
+    if not (skills.inducing and of_pairs):
+        engine = engine_of(program, choice)
+        result: Any = engine.run(key, *args, params=params, **counts, **search, **options)
+        return RankerFit(result, dict(result.params), choice)
+    part, some = fewer_comparisons(args[0], args[1], options)
+    engine = _LOW_RANK.with_settings(hyperparameters=choice)
+    found: Any = engine.run(key, *part, params=params, num_samples=1, **search, **some)
+    options["rank"] = enough_inducing(found.params, args[0], args[1], options)
+    result = engine_of(program).run(key, *args, params=found.params, **counts, **options)
     return RankerFit(result, dict(result.params), choice)
 
 
@@ -135,7 +131,7 @@ def _averaged(
     (program, args, options), key = call, jax.random.key(settings.seed)
     used, said = (args, options) if bucket is None else (bucket.args, bucket.options)
     counts = {"num_samples": settings.num_samples, "num_restarts": settings.num_restarts}
-    result = integrator_of(program).run(key, *used, callback=callback, **counts, **said)
+    result: Any = engine_of(program).run(key, *used, callback=callback, **counts, **said)
     if bucket is not None:
         result = bucket.without_filling(result, args, options)
     means = {name: result.mean[name] for name in result.hyperparameters}

@@ -1,12 +1,8 @@
 """Inference engines for plain NumPyro programs."""
 
 from bayesrank.infer.ep import EP as EP
-from bayesrank.infer.hyper.integration import IntegratedEP as IntegratedEP
-from bayesrank.infer.hyper.maximum import EvidenceMaximum as EvidenceMaximum
-from bayesrank.infer.hyper.maximum import maximize_evidence as maximize_evidence
 from bayesrank.infer.hyper.mixture import IntegratedEPResult as IntegratedEPResult
 from bayesrank.infer.hyper.mixture import NestedEPResult as NestedEPResult
-from bayesrank.infer.hyper.nested import NestedEP as NestedEP
 from bayesrank.infer.posterior import Approximation as Approximation
 from bayesrank.infer.result import AccuracyWarning as AccuracyWarning
 from bayesrank.infer.result import EPResult as EPResult
@@ -20,12 +16,8 @@ __all__ = [
     "Approximation",
     "ConvergenceWarning",
     "EPResult",
-    "EvidenceMaximum",
-    "IntegratedEP",
     "IntegratedEPResult",
-    "NestedEP",
     "NestedEPResult",
     "WhitenReparam",
-    "maximize_evidence",
     "whiten",
 ]

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -22,8 +22,13 @@ from bayesrank.infer.reader.precision import as_working_dtype, without_stale_tra
 from bayesrank.infer.reader.refusals import TracedStructureError
 from bayesrank.infer.reader.traced import NEEDS_VALUES, Traced
 
-if TYPE_CHECKING:
-    from bayesrank.infer.ep import EP
+
+class Identified(Protocol):
+    """An engine; those of equal `identity` share compiled code."""
+
+    @property
+    def identity(self) -> Hashable: ...  # noqa: D102
+
 
 # A process that serves for long meets data of many shapes.
 _MOST_KEPT = 128
@@ -61,7 +66,7 @@ FORGETTERS.append(_forget)
 
 def compiled_call(
     function: Callable[..., tuple[Any, Any]],
-    engine: EP,
+    engine: Identified,
     program: Traced,
     dynamic: Any,
     *statics: Hashable,
@@ -109,7 +114,7 @@ def _found(key: Hashable) -> Any:
 
 def _compile(
     function: Callable[..., tuple[Any, Any]],
-    engine: EP,
+    engine: Identified,
     program: Traced,
     constants: Sequence[Any],
     dynamic: Any,

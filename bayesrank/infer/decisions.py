@@ -23,12 +23,12 @@ from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.reader.traced import Decided, Traced
 
 if TYPE_CHECKING:
-    from bayesrank.infer.ep import EP
+    from bayesrank.infer.engine import Engine
 
 _IN_DOUBT = frozenset({"two_groups"})
 
 
-def decide(engine: EP, source: Traced, params: Mapping[str, Any]) -> Traced:
+def decide(engine: Engine, source: Traced, params: Mapping[str, Any]) -> Traced:
     """The program, to be read as its data say; as it is where these are traced."""
     traced = any(isinstance(x, core.Tracer) for x in source.constants)
     if traced or not _has_groups_in_doubt(source):
@@ -65,13 +65,13 @@ def _known_values(source: Traced, params: Mapping[str, Any]) -> dict[str, Any]:
     return {**params, **{k: start[k]["value"] for k in traced}}
 
 
-def _failed(engine: EP, source: Traced, params: dict[str, Any]) -> list[Refusal]:
+def _failed(engine: Engine, source: Traced, params: dict[str, Any]) -> list[Refusal]:
     passed, refusals = compiled_call(_checks, engine, source, params)
     return [x for x, ok in zip(refusals, passed, strict=True) if not np.all(ok)]
 
 
 def _checks(
-    engine: EP, source: Traced, params: dict[str, Any]
+    engine: Engine, source: Traced, params: dict[str, Any]
 ) -> tuple[tuple[jax.Array, ...], list[Refusal]]:
     values = take_inventory(source, params).hyperparameters
     found = engine.read_source(source, {**params, **values}).checks

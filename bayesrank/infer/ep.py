@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+import math
+import warnings
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 import jax
 import numpy as np
-from jax import Array, core, lax
+from jax import Array
+from threadpoolctl import threadpool_limits
 
-from bayesrank._validate import check_choice, check_count, check_positive, check_share
-from bayesrank.infer import sites
-from bayesrank.infer.compiled import ONE_AT_A_TIME, compiled_call
-from bayesrank.infer.decisions import decide
-from bayesrank.infer.large_solution import match_margins, without_covariance
-from bayesrank.infer.posterior import DensePosterior, KeptPosterior
-from bayesrank.infer.reader.program import Program, read_program
-from bayesrank.infer.reader.traced import Traced, trace
+from bayesrank._stack import outside
+from bayesrank._validate import check_count
+from bayesrank.infer.engine import CALLBACK, Engine
+from bayesrank.infer.hyper.hyperparameters import traced_inventory
+from bayesrank.infer.hyper.integration import integrate
+from bayesrank.infer.hyper.maximum import Maximum, maximize
+from bayesrank.infer.hyper.mixture import MixtureResult
+from bayesrank.infer.hyper.nested import WalkSettings, walk
+from bayesrank.infer.reader.inventory import Inventory
+from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.result import EPResult
-from bayesrank.infer.running import BY_EVIDENCE, SweepCallback, check_run, sources_of, warn_of
-from bayesrank.infer.sites import EPState, Sites
-from bayesrank.infer.solution import (
-    Limits,
-    Solution,
-    Static,
-    SweepSettings,
-    check_pure,
-    found_of,
-    packed,
-    sweep_on,
-)
+from bayesrank.infer.running import Call, check_run, warn_of
 
-_STRUCTURES = ("auto", "dense", "factorised", "probes", "low_rank")
+# More hyperparameters than this, elements counted, take too many points; NUTS walks over them.
+_MOST_BY_POINTS = 20
 
 
-class EP:
+class EP(Engine):
     """Expectation propagation on a NumPyro program.
 
     The program's unobserved real-valued sites must be jointly Gaussian at fixed hyperparameters.
@@ -46,6 +42,15 @@ class EP:
     ----------
     model
         The NumPyro program.
+    hyperparameters
+        What to do about the sites that make the latents Gaussian once they have values.
+        "integrate" averages over them: by weighted points; and by NUTS if there are over 20
+        numbers, their prior depends on latents, or 1,024 points are too few. "nuts" always walks.
+        "map" takes the most probable values, which maximise EP's log evidence plus their log prior
+        density. "prior" holds them at the medians of their priors, so the posterior leaves their
+        uncertainty out. A mapping holds the sites it names and averages over the others. `param`
+        sites have no prior: they take the values with the largest evidence, and their initial
+        value with "prior".
     power
         Power of EP in (0, 1]; 1 is EP, towards 0 it approaches a variational approximation. Some
         programs that do not settle with 1 do so with 0.5.
@@ -68,354 +73,149 @@ class EP:
         prior of low rank plus diagonal (`bayesrank.gp.inducing_point_prior`), or few latents that
         all data share beside many others (``Phi @ w + e``). "auto" is dense up to 3,000 latents,
         and "probes" or "low_rank" beyond. With independent latents and a likelihood that is not
-        log-concave it is then "factorised", with a warning.
+        log-concave it is then "factorised", with a warning. Only "dense" averages over
+        hyperparameters.
 
     Examples
     --------
     >>> import jax, numpyro, numpyro.distributions as dist
     >>> from bayesrank.infer import EP
-    >>> def model(winner, loser):
-    ...     skill = numpyro.sample("skill", dist.Normal(0.0, 1.0).expand([3]))
-    ...     numpyro.sample("win", dist.Bernoulli(logits=skill[winner] - skill[loser]), obs=1)
+    >>> def schools(effect):
+    ...     spread = numpyro.sample("spread", dist.HalfNormal(10.0))
+    ...     f = numpyro.sample("f", dist.Normal(0.0, spread).expand([len(effect)]))
+    ...     numpyro.sample("effect", dist.Normal(f, 12.0), obs=effect)
     >>> import numpy as np
-    >>> result = EP(model).run(jax.random.key(0), np.array([0, 1]), np.array([1, 2]))
-    >>> bool(result.mean["skill"][0] > result.mean["skill"][2])
-    True
+    >>> effect = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
+    >>> result = EP(schools).run(jax.random.key(0), effect)
+    >>> result.mean["spread"], result.sd["f"]
+    (...)
 
     References
     ----------
     Minka, T. (2001). A family of algorithms for approximate Bayesian inference. PhD thesis, MIT.
     """
 
-    def __init__(
-        self,
-        model: Callable[..., Any],
-        *,
-        power: float = 1.0,
-        damping: float = 1.0,
-        max_sweeps: int = 200,
-        tol: float = 1e-4,
-        precision: Literal["float64", "float32"] = "float64",
-        structure: Literal["auto", "dense", "factorised", "probes", "low_rank"] = "auto",
-    ) -> None:
-        _check_settings(power, damping, max_sweeps, tol, precision, structure)
-        self.model = model
-        self.power = float(power)
-        self.damping = float(damping)
-        self.max_sweeps = int(max_sweeps)
-        self.tol = float(tol) if precision == "float64" else max(float(tol), 1e-3)
-        self.precision = precision
-        self.structure = structure
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Settings of the engine."""
-        names = ("power", "damping", "max_sweeps", "tol", "precision", "structure")
-        return {name: getattr(self, name) for name in names}
-
-    def with_settings(self, **changed: Any) -> EP:
-        """Make an engine of the same class and program, with the same settings but for these."""
-        return type(self)(self.model, **(self.settings | changed))
-
-    # Whether `read_source` asks its source for the program's arguments.
-    reads_arguments = False
-
-    @property
-    def identity(self) -> Hashable:
-        """Equal for engines that can share compiled code; it is given `tol` and `max_sweeps`."""
-        numbers = ("tol", "max_sweeps")
-        return type(self), tuple((k, v) for k, v in self.settings.items() if k not in numbers)
-
-    # ------------------------------------------------------------ pure functions
-
-    def read_source(self, source: Traced, params: Mapping[str, Any]) -> Program:
-        """Read a program with the sites in `params` fixed.
-
-        An engine with another form of posterior overrides this method alone. Pure.
-        """
-        return read_program(source, params, power=self.power, structure=self.structure)
-
-    def read(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> Program:
-        """Read the program at given hyperparameters; see `read_program`."""
-        return self.read_source(self._checked(args, kwargs, params), params)
-
-    def _checked(self, args: tuple, kwargs: Mapping[str, Any], params: Mapping[str, Any]) -> Traced:
-        """`trace`, unless a parameter that is known lies outside of its domain."""
-        program = self.trace(args, kwargs, params)
-        for domain, holds in program.checked_domains(params):
-            if not isinstance(holds, core.Tracer):
-                domain.raise_unless(holds)
-        return program
-
-    def init(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> EPState:
-        """State before the first sweep. Pure; `params` fixes sites by name, as in `run`.
-
-        Raises
-        ------
-        ValueError
-            If the posterior has no covariances ("probes", "low_rank"): only `run` sweeps over it.
-        """
-        program = self.read(params, *args, **kwargs)
-        check_pure(program)
-        return sites.init(program.problem)
-
-    def step(self, state: EPState, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> EPState:
-        """Make one sweep.  Pure, for use under `jit`, `vmap` and `lax.scan`, in JAX's precision."""
-        problem = self.read(params, *args, **kwargs).problem
-        return sites.step(problem, state, self.damping)
-
-    def solve(
-        self,
-        params: Mapping[str, Any],
-        *args: Any,
-        init_sites: Sites | None = None,
-        **kwargs: Any,
-    ) -> tuple[Program, EPState]:
-        """Sweep until convergence, and return the program as read with the last state.
-
-        ``state.max_change`` says how far it came. Pure, like `step`.
-
-        Parameters
-        ----------
-        params, *args, **kwargs
-            As in `run`.
-        init_sites
-            Sites ``(tau, nu)`` to start from, as in ``state.tau, state.nu`` of an earlier solution.
-
-        Raises
-        ------
-        ValueError
-            If EP cannot take the program, or its posterior has no covariances, as in `init`.
-        """
-        program = self.read(params, *args, **kwargs)
-        check_pure(program)
-        return program, self.sweep(program, init_sites, self.limits)
-
-    @property
-    def limits(self) -> Limits:
-        """Criteria for stopping the sweeps: numbers that compiled code is given."""
-        return Limits(self.tol, self.max_sweeps)
-
-    def sweep(
-        self,
-        program: Program,
-        init_sites: Sites | None,
-        limits: Limits,
-        callback: SweepCallback | None = None,
-    ) -> EPState:
-        """Sweep over a program that was read, until convergence.  Pure."""
-        return sweep_on(program.problem, SweepSettings(self.damping, limits, callback), init_sites)
-
-    def log_evidence(self, params: Mapping[str, Any], *args: Any, **kwargs: Any) -> Array:
-        """EP's log evidence, a scalar that can be differentiated; see `evidence_and_state`."""
-        return self.evidence_and_state(params, *args, **kwargs)[0]
-
-    def evidence_and_state(
-        self,
-        params: Mapping[str, Any],
-        *args: Any,
-        init_sites: Sites | None = None,
-        **kwargs: Any,
-    ) -> tuple[Array, EPState]:
-        """EP's log evidence, differentiable, and the state that it was evaluated at.
-
-        The evidence is the log of the integral of the program's density over its latents, without
-        the prior density of the hyperparameters. Its derivative holds sites and cavities fixed, as
-        it is stationary in them at EP's fixed point. The state has no derivative. Pure, like
-        `step`.
-
-        Parameters
-        ----------
-        params
-            Values of hyperparameters (differentiable), by name; the others take their defaults.
-        *args, **kwargs
-            Arguments of the program.
-        init_sites
-            Sites to start from.
-        """
-        source = self._checked(args, kwargs, params)
-        return self.evidence_of(source, params, init_sites, self.limits)[:2]
-
-    def evidence_of(
-        self,
-        source: Traced,
-        params: Mapping[str, Any],
-        init_sites: Sites | None,
-        limits: Limits,
-    ) -> tuple[Array, EPState, Program]:
-        """`evidence_and_state` of a source, and the program without derivative."""
-        fixed = self.read_source(source.without_derivative(), _without_derivative(dict(params)))
-        check_pure(fixed)
-        state = self.sweep(fixed, init_sites, limits)
-        program = self.read_source(source, params)
-        return sites.evidence_at(program.problem, state, differentiable=True), state, fixed
-
-    # ------------------------------------------------------------ running
-
     def run(
         self,
         rng_key: Array,
         *args: Any,
         params: Mapping[str, Any] | None = None,
+        init: Mapping[str, Any] | None = None,
+        num_restarts: int = 0,
         num_samples: int = 1000,
+        num_warmup: int = 100,
+        num_chains: int = 2,
+        target_accept_prob: float = 0.7,
         callback: Callable[[int, float], None] | None = None,
         **kwargs: Any,
-    ) -> EPResult:
-        """Infer the latents of the program.
+    ) -> Any:
+        """Infer the latents of the program, and its hyperparameters.
 
         Parameters
         ----------
         rng_key
-            Random key of the posterior draws; the posterior itself is deterministic.
+            Random key of the posterior draws, of further starts and of a walk. The posterior itself
+            is deterministic, unless NUTS walks over the hyperparameters.
         *args, **kwargs
             Arguments of the program, which runs once. Programs that compute the same of arrays of
             the same shapes share compiled code.
         params
-            Values of sites to fix, by name. Other hyperparameters take their initial value (`param`
-            sites) or the median of their prior.
+            Values of sites to fix in this call, by name.
+        init
+            Where the search for the most probable hyperparameters starts, by name; others start at
+            their initial value or prior median.
+        num_restarts
+            Number of further starts of that search, from points spread around the first by one unit
+            on the unconstrained scale.
         num_samples
             Number of posterior draws of the result.
+        num_warmup, num_chains, target_accept_prob
+            Of NUTS over the hyperparameters: steps that each chain discards, number of chains, and
+            the share of proposals to accept; nearer to 1 the steps are shorter.
         callback
-            Called after each sweep with its number and the largest move of a margin, in posterior
-            standard deviations. An error in it is raised when the sweeps have ended. Later sweeps
-            of "probes" and "low_rank" do not call it.
+            Called after each sweep at fixed hyperparameters with its number and the largest move of
+            a margin, in posterior standard deviations. An error in it is raised when the sweeps
+            have ended. Later sweeps of "probes" and "low_rank" do not call it. A search calls it
+            after each evaluation with its number and the best log density so far; a walk with the
+            number of draws made and the share of the work done.
+
+        Returns
+        -------
+        EPResult or MixtureResult
+            One Gaussian where no hyperparameter varies, else a mixture of these.
 
         Raises
         ------
         ValueError, TypeError
             If EP cannot take the program; the message names the site, the problem and the fix. If
-            `rng_key` is not a random key, or an argument is being traced.
+            `rng_key` is not a random key, an argument is being traced, or a number makes no sense.
 
         Warns
         -----
         ConvergenceWarning
-            If EP has not converged after `max_sweeps` sweeps.
+            If EP has not converged after `max_sweeps` sweeps, the search for hyperparameters has
+            not, or the average over them cannot be relied on.
         AccuracyWarning
             If the quadrature of a factor missed over 1% of its mass, or has its mean or standard
             deviation wrong by over 0.03 standard deviations.
         """
-        sources = sources_of(params or {})
-        params = dict(params or {})
-        check_run(rng_key, num_samples, (params, args, kwargs))
+        given = self.given(params)
+        check_run(rng_key, num_samples, (given, args, kwargs))
+        check_count(num_restarts, "num_restarts", 0)
+        nuts = WalkSettings.checked(num_warmup, num_chains, target_accept_prob)
+        # Factorisations are small and many: threads inside one of them only get in the way.
         with jax.enable_x64(self.precision == "float64"):
-            # What was learned is free, as in the search for it, whose code then serves here.
-            given = {k: v for k, v in params.items() if sources[k] != BY_EVIDENCE}
             program = self.trace(args, kwargs, given)
-            watched = callback is not None
-            with _CALLBACK.passing_to(callback) if watched else nullcontext():
-                found = self.solve_traced(program, params, watched=watched)
-            result = self.result_of(found, program, rng_key, args, kwargs, num_samples, sources)
-        warn_of(result, tol=self.tol, structure=self.structure)
-        return result
+            call = Call(program, args, kwargs, given, rng_key, num_samples, dict(init or {}))
+            call = call._replace(num_restarts=num_restarts, callback=callback)
+            inventory = traced_inventory(self, program, given)
+            if not inventory.supports:
+                return self._held(call, given)
+            if self.hyperparameters == "prior":
+                return self._at_medians(call, inventory)
+            learned = {k for k in inventory.supports if k not in inventory.sampled}
+            if self.hyperparameters == "map" or not inventory.sampled:
+                return self._at_maximum(call)
+            if learned:  # `param` sites, which have no prior to average over
+                best = maximize(self, call).params
+                call = call._replace(params={**given, **{k: best[k] for k in learned}}, init={})
+            with threadpool_limits(1, user_api="blas"):
+                return self._averaged(call, inventory, nuts)
 
-    def trace(self, args: tuple, kwargs: Mapping[str, Any], params: Mapping[str, Any]) -> Traced:
-        """Run the program once, and keep what it computes, see `bayesrank.infer.reader.traced`."""
-        with ONE_AT_A_TIME:
-            kept = self.reads_arguments
-            program = trace(self.model, args, kwargs, params, keep_arguments=kept)
-        return program if kept else decide(self, program, params)
+    def _averaged(self, call: Call, inventory: Inventory, nuts: WalkSettings) -> MixtureResult:
+        """The posterior with all free hyperparameters averaged over."""
+        numbers = sum(math.prod(np.shape(inventory.hyperparameters[k])) for k in inventory.sampled)
+        result = None
+        if self.hyperparameters != "nuts" and numbers <= _MOST_BY_POINTS:
+            result = integrate(self, call)
+        return walk(self, call, nuts) if result is None else result
 
-    def result_of(
-        self,
-        found: tuple[Solution, Static],
-        program: Traced,
-        rng_key: Array,
-        args: tuple,
-        kwargs: Mapping[str, Any],
-        num_samples: int = 1,
-        sources: Mapping[str, str] | None = None,
+    def _at_medians(self, call: Call, inventory: Inventory) -> EPResult:
+        """The posterior at the medians of the priors; vectors of these only by name."""
+        medians = {k: inventory.hyperparameters[k] for k in inventory.sampled}
+        vectors = {k: v for k, v in medians.items() if np.size(v) > 1}
+        result = self._held(call, {**call.params, **vectors})
+        for name in sorted({*vectors} & {*result.conditioned_sites}):
+            raise Refusal("prior_of_hyperparameter", name, "the latents").error()
+        return replace(result, defaulted_params=inventory.sampled)
+
+    def _at_maximum(self, call: Call) -> EPResult:
+        """The posterior at the most probable hyperparameters."""
+        found = maximize(self, call)
+        for kind, message in found.complaints():
+            warnings.warn(message, kind, stacklevel=outside())
+        return self._held(call, found.params, found)
+
+    def _held(
+        self, call: Call, params: Mapping[str, Any], maximum: Maximum | None = None
     ) -> EPResult:
-        """What compiled code has found, unless it is to be refused."""
-        solved, (layout, refusals) = found
-        for refusal, passed in zip(refusals, solved.checks, strict=True):
-            refusal.raise_unless(np.asarray(passed))
-        if solved.large is None:
-            posterior = DensePosterior(np.asarray(solved.covariance, float))
-        else:
-            solved, posterior = self._kept(solved, layout.size, program)
-        return EPResult(
-            model=self.model,
-            model_args=args,
-            model_kwargs=dict(kwargs),
-            power=self.power,
-            sources=dict(sources or {}),
-            num_samples=int(num_samples),
-            rng_key=rng_key,
-            posterior=posterior,
-            **found_of(solved, layout, self.tol),
-        )
-
-    def solve_traced(
-        self,
-        program: Traced,
-        params: Mapping[str, Any],
-        init_sites: Sites | None = None,
-        *,
-        limits: Limits | None = None,
-        watched: bool = False,
-    ) -> tuple[Solution, Static]:
-        """Sweep until convergence, as far as compiled code goes."""
-        point = dict(params), init_sites, limits or self.limits
-        return compiled_call(_solved, self, program, point, watched)
-
-    def posterior_at(
-        self, program: Traced, params: Mapping[str, Any], init_sites: Sites
-    ) -> tuple[Solution, KeptPosterior | None]:
-        """Sweep from given sites to a posterior without covariances, at hyperparameters `params`.
-
-        The posterior is None if a check of the program fails at these hyperparameters, or its prior
-        or rows are not numbers.
-        """
-        solved, (layout, _) = self.solve_traced(program, params)
-        numbers = all(np.all(np.isfinite(array)) for array in jax.tree.leaves(solved.large))
-        if not (numbers and all(np.all(passed) for passed in solved.checks)):
-            return solved, None
-        tau, nu = init_sites
-        start = solved.state._replace(tau=tau, nu=nu)
-        return self._kept(solved._replace(state=start), layout.size, program)
-
-    def _kept(self, solved: Solution, size: int, program: Traced) -> tuple[Solution, KeptPosterior]:
-        """Where EP ends, and the posterior of `size` latents without their joint covariance."""
-
-        def rematch(*numbers: Any) -> Any:
-            point = solved.hyperparameters, *numbers
-            return compiled_call(_rematched, self, program, point)[0]
-
-        return without_covariance(solved, self, size, rematch)
-
-
-# What compiled sweeps call, and passes on to whom a run names.
-_CALLBACK = SweepCallback()
-
-
-def _solved(
-    engine: EP,
-    source: Traced,
-    point: tuple[dict[str, Any], Sites | None, Limits],
-    watched: bool,
-) -> tuple[Solution, Static]:
-    params, init_sites, limits = point
-    program = engine.read_source(source, params)
-    state = engine.sweep(program, init_sites, limits, _CALLBACK if watched else None)
-    found = sites.evidence_at(program.problem, state)
-    return packed(program, state, source.checked_domains(params), found)
-
-
-def _rematched(engine: EP, source: Traced, point: tuple[Any, ...]) -> tuple[Any, None]:
-    params, *numbers = point
-    return match_margins(engine.read_source(source, params).problem, *numbers), None
-
-
-def _without_derivative(tree: Any) -> Any:
-    return jax.tree.map(lambda x: lax.stop_gradient(x) if isinstance(x, Array) else x, tree)
-
-
-def _check_settings(
-    power: float, damping: float, max_sweeps: int, tol: float, precision: str, structure: str
-) -> None:
-    check_share(power, "power", one=True)
-    check_share(damping, "damping", one=True)
-    check_count(max_sweeps, "max_sweeps")
-    check_positive(tol, "tol")
-    check_choice(precision, "precision", "float64", "float32")
-    check_choice(structure, "structure", *_STRUCTURES)
+        """The posterior at values of hyperparameters; those without one have their median."""
+        callback = call.callback if maximum is None else None
+        with CALLBACK.passing_to(callback) if callback else nullcontext():
+            found = self.solve_traced(call.program, params, watched=callback is not None)
+        result = self.result_of(found, call, maximum.params if maximum else call.params)
+        warn_of(result, tol=self.tol, structure=self.structure)
+        if maximum is None:
+            return result
+        settled = result.converged and maximum.converged
+        return replace(result, converged=settled, **maximum.fields())

@@ -32,7 +32,7 @@ from bayesrank.infer.sites import EPState, Problem
 from bayesrank.infer.solution import Limits, Solution
 
 if TYPE_CHECKING:
-    from bayesrank.infer.ep import EP
+    from bayesrank.infer.engine import Engine
 
 Numbers = NDArray[np.float64]
 BlockArrays = tuple[Array, ...]
@@ -170,7 +170,7 @@ def refined(
 
 
 def without_covariance(
-    solved: Solution, engine: EP, size: int, rematch: Callable[..., Any]
+    solved: Solution, engine: Engine, size: int, rematch: Callable[..., Any]
 ) -> tuple[Solution, KeptPosterior]:
     """The factorised posterior of `size` latents, or what EP comes to from there with probes."""
     solution: Any = jax.tree.map(np.asarray, solved)

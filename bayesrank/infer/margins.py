@@ -33,6 +33,11 @@ class BoundedMargins(NamedTuple):
     def put(self, draws: Any) -> Any:
         """Give Gaussian draws (..., n) these margins."""
         deviates = (draws[..., self.columns] - self.mean) / self.sd
+        if isinstance(draws, np.ndarray):  # draws of a result compile nothing
+            put, columns = draws.astype(float), zip(self.columns, self.quantiles, strict=True)
+            for number, (column, table) in enumerate(columns):
+                put[..., column] = np.interp(deviates[..., number], _DEVIATES, table)
+            return put
         look_up = jax.vmap(lambda z, q: jnp.interp(z, _DEVIATES, q), (-1, 0), -1)
         return jnp.asarray(draws).at[..., self.columns].set(look_up(deviates, self.quantiles))
 
@@ -52,6 +57,8 @@ def bounded_margins(
         return None
     lower, upper = (np.asarray(x, float) for x in ends)
     columns = np.flatnonzero(np.isfinite(lower) | np.isfinite(upper))
+    if not columns.size:
+        return None
     centre, sd = mean[columns], np.sqrt(variances[columns])
     described = zip(centre, sd, lower[columns], upper[columns], strict=True)
     levels = stats.norm.cdf(_DEVIATES)

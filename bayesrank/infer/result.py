@@ -207,13 +207,19 @@ class EPResult(GaussianMoments):
         Latents of groups that EP integrates out, group by group, such as performances on one
         occasion; `numpyro.infer.Predictive` draws them anew.
     sources
-        Where given values of `params` came from, in words.
+        Where values of `params` came from, in words.
     conditioned_sites
         Fixed sites whose density depends on latents, and so counts as a likelihood.
     support
         Lower and upper ends of the latents' supports; None if no support is bounded.
     num_samples, rng_key
         Number of draws that `get_samples` returns, and their random key.
+    log_prior, at_bound, num_evaluations, restarts, other_modes
+        Of the most probable hyperparameters (``EP(hyperparameters="map")``): the log density of
+        their priors there; those at the edge of the region searched, or of a domain with two ends;
+        how often the search computed the evidence; log evidence plus log prior at the end of each
+        start; and other maxima that starts led to and that compete: they lie less than 4 nats
+        lower, beyond a valley.
 
     Notes
     -----
@@ -253,6 +259,11 @@ class EPResult(GaussianMoments):
     num_samples: int
     rng_key: Array = field(repr=False)
     log_evidence_error: float = 0.0
+    log_prior: float = 0.0
+    at_bound: tuple[str, ...] = ()
+    num_evaluations: int = 0
+    restarts: tuple[float, ...] = field(default=(), repr=False)
+    other_modes: tuple[dict[str, np.ndarray], ...] = ()
 
     @property
     def hyperparameters(self) -> dict[str, np.ndarray]:
@@ -410,7 +421,12 @@ class EPResult(GaussianMoments):
         error = max(self.moment_errors.values(), default=0.0)
         return judged(
             self.marginalized_sites,
-            lambda: replace(importance_check(self, self.rng_key), missed=missed, error=error),
+            lambda: replace(
+                importance_check(self, self.rng_key),
+                missed=missed,
+                error=error,
+                given=tuple(self.params),
+            ),
         )
 
     @property

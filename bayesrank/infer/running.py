@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ from jax import Array, core
 
 from bayesrank._stack import outside
 from bayesrank._validate import check_count
+from bayesrank.infer.reader.traced import Traced
 from bayesrank.infer.result import AccuracyWarning, EPResult
 
 
@@ -48,32 +49,22 @@ def _described(value: Any) -> str:
     return f"of type {type(value).__name__}"
 
 
-BY_EVIDENCE = "by evidence"
+class Call(NamedTuple):
+    """One call of `EP.run`: the program that was traced, and what the caller asks of it."""
 
+    program: Traced
+    args: tuple
+    kwargs: dict[str, Any]
+    params: dict[str, Any]  # values of sites that are fixed
+    rng_key: Array
+    num_samples: int
+    init: dict[str, Any] = {}  # noqa: RUF012
+    num_restarts: int = 0
+    callback: Callable[[int, float], None] | None = None
 
-@jax.tree_util.register_pytree_node_class
-class LearnedParams(dict[str, Any]):
-    """Values of hyperparameters, some of which were learned by maximising the evidence."""
-
-    learned: tuple[str, ...] = ()  # names of those
-
-    def tree_flatten(self) -> tuple[tuple, tuple]:
-        """Split into values and the rest, for JAX."""
-        return tuple(self.values()), (tuple(self), self.learned)
-
-    @classmethod
-    def tree_unflatten(cls, rest: tuple, values: tuple) -> LearnedParams:
-        """Put together what `tree_flatten` split."""
-        names, learned = rest
-        params = cls(zip(names, values, strict=True))
-        params.learned = learned
-        return params
-
-
-def sources_of(params: Mapping[str, Any]) -> dict[str, str]:
-    """Sources of given values, in words, by name."""
-    learned = params.learned if isinstance(params, LearnedParams) else ()
-    return {k: BY_EVIDENCE if k in learned else "argument `params`" for k in params}
+    def source_of(self, name: str) -> str:
+        """Where a value of a hyperparameter came from, in words."""
+        return "as given" if name in self.params else "by evidence"
 
 
 class SweepCallback:

@@ -80,7 +80,7 @@ def main(names: list[str]) -> None:
     for name, reference in json.loads(STORE.read_text()).items():
         if name not in (names or set(PROGRAMS) - set(rows_of(PAGE.read_text()))):
             continue
-        result = EP(PROGRAMS[name]).run(jax.random.key(0))
+        result = EP(PROGRAMS[name], hyperparameters="prior").run(jax.random.key(0))
         page = PAGE.read_text()
         rows = rows_of(page) | {name: _row(name, accuracy(result, reference), reference)}
         PAGE.write_text(with_table(page, {k: rows[k] for k in PROGRAMS if k in rows}))

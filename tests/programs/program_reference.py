@@ -76,7 +76,7 @@ class Target(NamedTuple):
 def target(name: str) -> Target:
     """The joint density of a program, by NumPyro."""
     model = PROGRAMS[name]
-    result = EP(model).run(jax.random.key(0))
+    result = EP(model, hyperparameters="prior").run(jax.random.key(0))
     shapes, hidden = result.shapes, list(result.dropped_sites)
 
     def run(values: dict[str, Any]) -> tuple[Any, Any]:
@@ -220,7 +220,7 @@ def by_nuts(name: str) -> dict[str, Any]:
     )
     sampler.run(jax.random.key(0))
     draws = sampler.get_samples(group_by_chain=True)
-    order = EP(model).run(jax.random.key(0)).shapes
+    order = EP(model, hyperparameters="prior").run(jax.random.key(0)).shapes
     flat = np.concatenate(
         [np.asarray(draws[site]).reshape(_CHAINS, _KEPT, -1) for site in order], axis=2
     )

@@ -183,11 +183,6 @@ KNOWN: dict[Any, tuple[list[str], dict[str, Any], Any]] = {
         {"log_scale": 0.2},
         scale_of_a_prior_known,
     ),
-    scales_of_groups: (
-        ["'scale' is a hyperparameter of 4 elements without a value", "params={'scale': ...}"],
-        {"scale": np.array([0.5, 1.0, 0.8, 0.9])},
-        scales_of_groups_known,
-    ),
     mean_and_scale: (["'y'", "two directions", "but one of f, g"], {"g": 0.3}, scale_known),
     product_of_sites: (
         ["'y'", "predictor is not affine", "fix all but one of ability, slope with params"],
@@ -245,6 +240,21 @@ def test_values_given_are_values_written_in(model):
 
 
 @pytest.mark.slow
+def test_pure_functions_hold_no_vector_at_its_medians():
+    with pytest.raises(ValueError, match="'scale' is a hyperparameter of 4 elements without a"):
+        EP(scales_of_groups).log_evidence({})
+    scale = np.array([0.5, 1.0, 0.8, 0.9])
+    fixed, other = (
+        EP(scales_of_groups).run(KEY, params={"scale": scale}),
+        EP(scales_of_groups_known).run(KEY),
+    )
+    assert_allclose(fixed.joint_mean, other.joint_mean, atol=1e-6)
+    held = EP(scales_of_groups, hyperparameters="prior").run(KEY)
+    assert held.defaulted_params == ("scale",)
+    assert_allclose(held.params["scale"], dist.HalfNormal(1.0).icdf(0.5), rtol=1e-5)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("model", REWRITTEN, ids=lambda model: model.__name__)
 def test_what_is_rewritten_runs(model):
     assert EP(REWRITTEN[model][1]).run(KEY).converged
@@ -267,6 +277,6 @@ def test_a_tempered_scale_stays_a_hyperparameter():
             noise: Any = numpyro.sample("noise", dist.HalfNormal(1.0))
         observe(dist.Normal(normal("f", 1.0, (4,))[GROUP], noise), Y)
 
-    result = EP(model).run(KEY)
+    result = EP(model, hyperparameters="prior").run(KEY)
     assert result.defaulted_params == ("noise",)
     assert_allclose(result.params["noise"], dist.HalfNormal(1.0).icdf(0.5), rtol=1e-5)

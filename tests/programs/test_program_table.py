@@ -68,7 +68,7 @@ def test_program(name):
     assert reference["how"] in ("closed form", "grid") or reference["effective"] > 5_000
     if "nuts" in reference:
         _agree(reference, reference["nuts"])
-    result = EP(PROGRAMS[name]).run(jax.random.key(0))
+    result = EP(PROGRAMS[name], hyperparameters="prior").run(jax.random.key(0))
     assert result.converged
     found = accuracy(result, reference)
     mean, sd, log_evidence = WIDER.get(name, (0.03, 0.03, 0.05))
@@ -125,7 +125,7 @@ def _one_by_one(win: Callable[[np.ndarray], np.ndarray]) -> tuple[np.ndarray, np
 )
 def test_where_it_is_further_off_the_fixed_point_is(name, win):
     """Not the quadrature, nor the sweeps: EP by another's hand ends at the same place."""
-    result = EP(PROGRAMS[name]).run(jax.random.key(0))
+    result = EP(PROGRAMS[name], hyperparameters="prior").run(jax.random.key(0))
     mean, sd = _one_by_one(win)
     assert_allclose(result.joint_mean, mean, atol=1e-3)
     assert_allclose(np.sqrt(np.diagonal(result.joint_covariance)), sd, rtol=1e-3)

@@ -19,7 +19,7 @@ from jax.typing import ArrayLike
 
 from bayesrank.infer import sites
 from bayesrank.infer.compiled import compiled_call
-from bayesrank.infer.ep import EP
+from bayesrank.infer.engine import Engine
 from bayesrank.infer.gaussian.protocol import Slopes
 from bayesrank.infer.gaussian.sparse import NotSolvedError
 from bayesrank.infer.hyper.hyperparameters import (
@@ -79,7 +79,7 @@ class EstimatedEvidence(Hyperparameters):
 
 
 def _estimated(
-    engine: EP, source: Traced, point: tuple[Array, dict[str, Any], _Fixed, Array]
+    engine: Engine, source: Traced, point: tuple[Array, dict[str, Any], _Fixed, Array]
 ) -> tuple[tuple[Array, Array, Array], None]:
     flat, fixed, known, weight = point
     inventory = take_inventory(source, fixed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +15,7 @@ from jax.flatten_util import ravel_pytree
 from jax.typing import ArrayLike
 
 from bayesrank.infer.compiled import compiled_call
-from bayesrank.infer.ep import EP
+from bayesrank.infer.engine import Engine
 from bayesrank.infer.reader.densities import log_density_of
 from bayesrank.infer.reader.inventory import Inventory, take_inventory
 from bayesrank.infer.reader.jaxpr import flat_trace, reached
@@ -24,12 +24,15 @@ from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.reader.structure import Wanted
 from bayesrank.infer.reader.traced import Traced
 from bayesrank.infer.result import EPResult
+from bayesrank.infer.running import Call
 from bayesrank.infer.sites import EPState, Sites
 from bayesrank.infer.solution import CheckedRefusal, Limits, Solution, Static, packed
 
 # Of a state whose last sweep still moved a margin further, in posterior standard deviations, the
 # evidence means nothing.
 _LARGEST_DELTA = 0.05
+# Of differences of the objective, on the unconstrained scale.
+_STEP = 1e-2
 
 
 class EvidenceEvaluation(NamedTuple):
@@ -94,11 +97,14 @@ class Hyperparameters(Vector):
 
     def __init__(
         self,
-        engine: EP,
+        engine: Engine,
         program: Traced,
         fixed: Mapping[str, Any],
         limits: Limits | None = None,
+        *,
+        differences: bool = False,
     ) -> None:
+        self.differences = differences
         self.engine, self.program, self.fixed = engine, program, dict(fixed)
         self.limits = limits or engine.limits
         self.inventory = traced_inventory(engine, program, fixed)
@@ -107,7 +113,9 @@ class Hyperparameters(Vector):
     def with_limits(self, **changed: Any) -> Hyperparameters:
         """The same, of an EP that stops elsewhere."""
         limits = self.limits._replace(**changed)
-        return type(self)(self.engine, self.program, self.fixed, limits)
+        return Hyperparameters(
+            self.engine, self.program, self.fixed, limits, differences=self.differences
+        )
 
     def evaluate(self, flat: Array, init_sites: Sites | None) -> EvidenceEvaluation:
         """Evidence, prior density and Jacobian at a vector, differentiable in it.  Pure."""
@@ -118,6 +126,8 @@ class Hyperparameters(Vector):
         self, flat: ArrayLike, init_sites: Sites, *, jacobian: bool = False
     ) -> tuple[EvidenceEvaluation, np.ndarray]:
         """Objective and its gradient (d,); `jacobian` makes it the density of the vector."""
+        if self.differences:
+            return self._by_differences(np.asarray(flat, float), init_sites, jacobian)
         (evaluation, gradient, _), _ = self._solve(flat, init_sites, jacobian, full=True)
         return jax.tree.map(np.asarray, evaluation), np.asarray(gradient, float)
 
@@ -128,14 +138,34 @@ class Hyperparameters(Vector):
         converged = float(state.max_change) <= self.limits.tol and not int(state.skipped)
         return ConditionalPosterior(jax.tree.map(np.asarray, evaluation), found, converged)
 
-    def first_result(self, flat: ArrayLike, args: tuple, kwargs: Mapping[str, Any]) -> EPResult:
-        """EP's result at a vector, from sites of which nothing is known, unless it is refused."""
+    def _by_differences(
+        self, flat: np.ndarray, init_sites: Sites, jacobian: bool
+    ) -> tuple[EvidenceEvaluation, np.ndarray]:
+        """Evaluate, and difference the objective: derivatives take longer to compile than that."""
+        (found, *_), _ = self._solve(flat, init_sites, jacobian)
+        evaluation = jax.tree.map(np.asarray, found)
+        start = evaluation.sites if evaluation.usable else init_sites
+
+        def objective(at: np.ndarray) -> float:
+            (there, *_), _ = self._solve(at, start, jacobian)
+            return float(there.objective) if there.usable else np.nan
+
+        steps = _STEP * np.eye(flat.size)
+        slopes = [(objective(flat + x) - objective(flat - x)) / (2 * _STEP) for x in steps]
+        return evaluation, np.array(slopes)
+
+    def site_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of EP's messages."""
         start = self.inventory.hyperparameters
-        _, shapes = compiled_call(_site_shapes, self.engine, self.program, start)
+        return compiled_call(_site_shapes, self.engine, self.program, start)[1]
+
+    def first_result(
+        self, flat: ArrayLike, shapes: tuple[tuple[int, ...], ...], call: Call
+    ) -> EPResult:
+        """EP's result at a vector, from messages of these shapes, unless it is refused."""
         tau: Any = tuple(map(np.zeros, shapes))
         (_, _, solution), static = self._solve(flat, (tau, tau), full=True)
-        found, key = (solution, static), jax.random.key(0)
-        return self.engine.result_of(found, self.program, key, args, kwargs)
+        return self.engine.result_of((solution, static), call, {})
 
     def _solve(
         self, flat: ArrayLike, init_sites: Sites, jacobian: bool = True, full: bool = False
@@ -144,17 +174,18 @@ class Hyperparameters(Vector):
         # one code serves.
         point = _Point(flat, self.fixed, init_sites, self.limits)
         dynamic = point, np.asarray(float(jacobian)), np.asarray(full)
-        return compiled_call(_differentiated, self.engine, self.program, dynamic)
+        function = _evaluated if self.differences else _differentiated
+        return compiled_call(function, self.engine, self.program, dynamic)
 
     def named(self, flat: np.ndarray) -> dict[str, np.ndarray]:
         """`values` as NumPy's, by code that is kept."""
         found, _ = compiled_call(_values, self.engine, self.program, (flat, self.fixed))
         return {k: np.asarray(v) for k, v in found.items()}
 
-    @property
-    def keeps_covariances(self) -> bool:
-        """Whether EP's posterior has the covariances of the latents."""
-        return not _is_large(self.engine, self.inventory)
+    def held(self) -> dict[str, np.ndarray]:
+        """Values of the hyperparameters that are not free."""
+        values = self.inventory.hyperparameters
+        return {k: np.asarray(v) for k, v in values.items() if k not in self.names}
 
 
 _End = tuple[Program, EPState, list[CheckedRefusal]]  # the last also with what may be refused
@@ -170,7 +201,7 @@ class _Point(NamedTuple):
 
 
 def _evaluate(
-    engine: EP, source: Traced, point: _Point, weight: Array | float
+    engine: Engine, source: Traced, point: _Point, weight: Array | float
 ) -> tuple[EvidenceEvaluation, _End]:
     """Evaluate, and count the Jacobian with a weight; and the program and state at the end."""
     flat = jnp.asarray(point.flat)
@@ -187,7 +218,7 @@ def _evaluate(
 
 
 def _differentiated(
-    engine: EP, source: Traced, dynamic: tuple[_Point, Array, Array]
+    engine: Engine, source: Traced, dynamic: tuple[_Point, Array, Array]
 ) -> tuple[tuple[EvidenceEvaluation, Array, Solution], Static]:
     point, weight, wanted = dynamic
     static: list[Static] = []
@@ -204,21 +235,24 @@ def _differentiated(
     return (evaluation, gradient, solution), static[-1]
 
 
+def _evaluated(
+    engine: Engine, source: Traced, dynamic: tuple[_Point, Array, Array]
+) -> tuple[tuple[EvidenceEvaluation, Array, Solution], Static]:
+    """`_differentiated` without the derivative."""
+    point, weight, wanted = dynamic
+    evaluation, end = _evaluate(engine, source, point, weight)
+    solution, static = packed(*end, evaluation.log_evidence, wanted)
+    return (evaluation, jnp.zeros_like(point.flat), solution), static
+
+
 def _site_shapes(
-    engine: EP, source: Traced, params: dict[str, Any]
+    engine: Engine, source: Traced, params: dict[str, Any]
 ) -> tuple[tuple[()], tuple[tuple[int, ...], ...]]:
     problem = engine.read_source(source, params).problem
     return (), tuple(block.offset.shape for block in problem.blocks)
 
 
-def inventory_of(
-    engine: EP, args: tuple, kwargs: Mapping[str, Any], params: Mapping[str, Any]
-) -> Inventory:
-    """The sites of a program, and where its hyperparameters start."""
-    return traced_inventory(engine, engine.trace(args, kwargs, params), params)
-
-
-def traced_inventory(engine: EP, program: Traced, params: Mapping[str, Any]) -> Inventory:
+def traced_inventory(engine: Engine, program: Traced, params: Mapping[str, Any]) -> Inventory:
     """The sites of a traced program, compiled: only what is asked for is computed."""
     arrays, (inventory, tree) = compiled_call(_inventory, engine, program, dict(params))
     hyperparameters, discrete, supports = arrays
@@ -229,12 +263,12 @@ def traced_inventory(engine: EP, program: Traced, params: Mapping[str, Any]) -> 
     )
 
 
-def _values(engine: EP, source: Traced, point: tuple[Array, Any]) -> tuple[Any, None]:
+def _values(engine: Engine, source: Traced, point: tuple[Array, Any]) -> tuple[Any, None]:
     flat, fixed = point
     return Vector(take_inventory(source, fixed)).values(flat), None
 
 
-def _inventory(engine: EP, source: Traced, params: dict[str, Any]) -> tuple[Any, Any]:
+def _inventory(engine: Engine, source: Traced, params: dict[str, Any]) -> tuple[Any, Any]:
     found = take_inventory(source, params)
     # Trees of constraints are static, what they are made of is not.
     supports, tree = jax.tree.flatten(found.supports)
@@ -242,29 +276,7 @@ def _inventory(engine: EP, source: Traced, params: dict[str, Any]) -> tuple[Any,
     return (found.hyperparameters, found.discrete, supports), (static, tree)
 
 
-def engine_from(model: Callable[..., Any] | EP, settings: Mapping[str, Any]) -> EP:
-    """Make the engine of a program; or take one that there is, whose settings stand."""
-    if not isinstance(model, EP):
-        return EP(model, **settings)
-    if settings:
-        raise TypeError(f"model is an EP engine, whose settings stand; leave out {[*settings]}")
-    return model
-
-
-def not_integrated(engine: EP, program: Traced, params: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Values of `params` and `param` sites; refused if no other site is a hyperparameter."""
-    inventory = traced_inventory(engine, program, params)
-    if not inventory.sampled:
-        raise ValueError(
-            "the model has no hyperparameter to integrate over: it has no sample site other "
-            "than its Gaussian latents that params does not hold fixed. Use EP"
-        )
-    values = inventory.hyperparameters
-    _refuse_without_covariances(engine, inventory, program)
-    return {k: np.asarray(v) for k, v in values.items() if k not in inventory.sampled}
-
-
-def _refuse_without_covariances(engine: EP, inventory: Inventory, program: Traced) -> None:
+def refuse_without_covariances(engine: Engine, inventory: Inventory, program: Traced) -> None:
     """Refuse at once what would be refused after the search for the mode."""
     if not _is_large(engine, inventory):
         return
@@ -274,7 +286,7 @@ def _refuse_without_covariances(engine: EP, inventory: Inventory, program: Trace
         raise Refusal("no_covariances", ", ".join(inventory.latents)).error()
 
 
-def _is_large(engine: EP, inventory: Inventory) -> bool:
+def _is_large(engine: Engine, inventory: Inventory) -> bool:
     count = sum(math.prod(shape) for shape in inventory.latents.values())
     return Wanted(engine.structure, engine.power).is_large(count)
 

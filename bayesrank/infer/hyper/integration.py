@@ -3,14 +3,14 @@ r"""Hyperparameters integrated over at the price of a few dozen runs of EP.
 Given the hyperparameters :math:`\theta`, EP finds the posterior of the latents and the evidence
 :math:`Z(\theta)`. The posterior of :math:`\theta` is :math:`p(\theta) Z(\theta)` up to a constant,
 and that of the latents the mixture of EP's posteriors over it. A handful of hyperparameters needs
-no walk (`NestedEP`). As in INLA (Rue et al., 2009) and GPstuff (Vanhatalo et al., 2013), the mode
+no walk by NUTS. As in INLA (Rue et al., 2009) and GPstuff (Vanhatalo et al., 2013), the mode
 and the curvature there place the points of the mixture. A design of points along the axes shows how
 the density leans on each side.
 
 INLA and GPstuff then trust the weights of a central composite design. Here quasi-random points from
-a density of that shape get importance weights, which show how good they are. If they are poor, the
-density is fitted anew to the weighted points, and more are added (adaptive multiple importance
-sampling, Cornuet et al., 2012).
+a density of that shape get importance weights. Means over blocks of one net of points show its
+error, and the net doubles until that is small. If the weights are uneven, the density is fitted
+anew to the weighted points (adaptive multiple importance sampling, Cornuet et al., 2012).
 
 References
 ----------
@@ -24,202 +24,134 @@ multiple importance sampling. Scandinavian Journal of Statistics, 39, 798-812.
 
 from __future__ import annotations
 
-import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-import jax
+import jax.numpy as jnp
 import numpy as np
-from jax import Array
-from threadpoolctl import threadpool_limits
 
 from bayesrank._memory import check_memory
 from bayesrank._sizes import next_size
 from bayesrank._stack import outside
-from bayesrank._validate import check_count
-from bayesrank.infer.ep import EP
-from bayesrank.infer.hyper.hyperparameters import (
-    ConditionalPosterior,
-    engine_from,
-    not_integrated,
-)
+from bayesrank.infer.engine import Engine
+from bayesrank.infer.hyper.hyperparameters import ConditionalPosterior
 from bayesrank.infer.hyper.mixture import IntegratedEPResult
 from bayesrank.infer.hyper.points import Proposal, Weighted, weigh, whitening_root
-from bayesrank.infer.hyper.search import Search, SearchEnd, check_settings
+from bayesrank.infer.hyper.search import Search, SearchEnd
 from bayesrank.infer.posterior import DensePosterior
-from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.result import GaussianMoments
-from bayesrank.infer.running import ConvergenceWarning, check_run
+from bayesrank.infer.running import Call, ConvergenceWarning
 from bayesrank.infer.seeds import generator
 
-# Number of points of a round, and of one where EP is dear, of more latents or sites than these.
+# Number of points of the first net, also where a run of EP is dear.
 _POINTS, _FEW = 64, 32
-_DEAR = {"latents": 200, "sites": 10_000}
-# The spread of the points is so wide that about half of them count if the density is as it was
+# The most points, also where a run is dear; and the most bytes of covariances.
+_MOST, _MOST_DEAR, _MOST_BYTES = 1024, 128, 2e8
+# The spread of the points is so wide that this share of them counts if the density is as it was
 # fitted: long tails, as scales have, show in standard deviations only if points reach them.
-_COUNTING = 0.5
-# Share of a round that has to count, and the largest Pareto tail of the weights.
-_ENOUGH = 0.35
-_LARGEST_K = 0.7
-_MOST_ROUNDS = 4
+_COUNTING, _COUNTING_AGAIN = 0.5, 0.6
+# Monte Carlo errors that are small enough: of means, in standard deviations, and of these. Where a
+# run of EP is dear, twice that; with more than that the average cannot be relied on.
+_MEAN_ERROR, _SD_ERROR = 0.05, 0.1
+# The weights' largest Pareto tail; and the largest with which a refitted density gains nothing.
+_LARGEST_K, _GOOD_K = 0.7, 0.15
 # The evidence is stationary in EP's sites, and means move by less than the last sweep moved them.
 _POINTS_TOL = 1e-2
 # Distance of the points of the design from the mode, in standard deviations.
 _APART = 1.3
 # A half of an axis may be so many times narrower or wider than the curvature says.
 _LEANING = 3.0
-# Of the scrambled numbers behind the points.
-_SPREAD = 0
 # Points that together weigh less than this are left out of the mixture.
 _NOTHING = 1e-4
 
 
-class IntegratedEP:
-    """EP with a program's hyperparameters integrated over by a few dozen weighted points.
+def integrate(engine: Engine, call: Call) -> IntegratedEPResult | None:
+    """Average over all free hyperparameters by weighted points; None if a walk does it better.
 
-    Parameters
-    ----------
-    model
-        A NumPyro program that `EP` takes, with at least one hyperparameter that is a `sample` site;
-        or an `EP` engine of it, whose settings and compiled code are then used.
-    **settings
-        Settings of EP, see `EP`, where `model` is a program.
-
-    Examples
-    --------
-    >>> import jax, numpy as np, numpyro, numpyro.distributions as dist
-    >>> from bayesrank.infer import IntegratedEP
-    >>> def schools(effect):
-    ...     spread = numpyro.sample("spread", dist.HalfNormal(10.0))
-    ...     f = numpyro.sample("f", dist.Normal(0.0, spread).expand([len(effect)]))
-    ...     numpyro.sample("effect", dist.Normal(f, 12.0), obs=effect)
-    >>> effect = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
-    >>> result = IntegratedEP(schools).run(jax.random.key(0), effect)
-    >>> result.mean["spread"], result.sd["f"]
-    (...)
+    The points are the same for every key, and so are the moments.
     """
+    seed = int(generator(call.rng_key).integers(2**31))
+    search = Search(engine, call, jacobian=True)
+    if set(search.free.names) & set(search.result.conditioned_sites):
+        return None  # their prior depends on latents: the posterior may have several modes
+    best, *others = search.modes(search.ends())
+    survey = _Survey(search, best, others)
+    survey.integrate()
+    if not (survey.enough(2.0) or search.is_dear):
+        return None  # bent, or of many directions
+    result = _result(survey, call, seed)
+    if complaint := _complaint(result):
+        warnings.warn(complaint, ConvergenceWarning, stacklevel=outside())
+    return result
 
-    def __init__(self, model: Callable[..., Any] | EP, **settings: Any) -> None:
-        self.engine = engine_from(model, settings)
 
-    def run(
-        self,
-        rng_key: Array,
-        *args: Any,
-        params: Mapping[str, Any] | None = None,
-        init: Mapping[str, Any] | None = None,
-        num_points: int | None = None,
-        num_samples: int = 1000,
-        num_restarts: int = 0,
-        callback: Callable[[int, float], None] | None = None,
-        **kwargs: Any,
-    ) -> IntegratedEPResult:
-        """Infer latents and hyperparameters.
+def _result(survey: _Survey, call: Call, seed: int) -> IntegratedEPResult:
+    weighted, components = survey.weighted, survey.components
+    kept = _that_count(weighted.weights)
+    weights = weighted.weights[kept] / weighted.weights[kept].sum()
+    start, free = survey.search.result, survey.free
+    found = [components[k].solution for k in kept]
+    points = {k: np.stack([x.hyperparameters[k] for x in found]) for k in free.names}
+    means = np.stack([np.asarray(x.mean, float) for x in found])
+    covariances = np.stack([np.asarray(x.covariance, float) for x in found])
+    unconverged = sum(not components[k].converged for k in kept)
+    moments = _moments_of(weights, means, covariances, start.shapes)
+    heights = [components[k].evaluation for k in kept]
+    return IntegratedEPResult.with_draws(
+        call.num_samples,
+        seed=seed,
+        heights=np.array([float(x.log_evidence + x.log_prior) for x in heights]),
+        support=found[0].support,
+        shapes=moments.shapes,
+        joint_mean=moments.joint_mean,
+        posterior=moments.posterior,
+        model=start.model,
+        model_args=call.args,
+        model_kwargs=call.kwargs,
+        params=free.held(),
+        log_evidence=weighted.log_mean,
+        log_evidence_error=weighted.error,
+        pareto_k=weighted.pareto_k,
+        converged=survey.enough(2.0) and not unconverged,
+        num_unconverged=unconverged,
+        marginalized_sites=start.marginalized_sites,
+        effective_points=weighted.effective,
+        errors=survey.named_errors(),
+        mode=survey.named,
+        weights=weights,
+        points=points,
+        component_means=means,
+        component_covariances=covariances,
+        num_evaluations=survey.count,
+        other_modes=survey.shares(weighted),
+    )
 
-        Parameters
-        ----------
-        rng_key
-            Random key of the posterior draws and of further starts. The points are the same for
-            every key, and so are the moments.
-        *args, **kwargs
-            Arguments of the program.
-        params
-            Values of sites to fix, by name. Other `param` sites have no prior to integrate over;
-            they stay at their initial value.
-        init, num_restarts, callback
-            Start, number of further starts and call-back of the search for the mode, as for
-            `maximize_evidence`.
-        num_points
-            Number of points of a round, rounded up to a power of two. By default 64, or 32 for up
-            to four hyperparameters and over 200 latents or 10,000 sites. Up to three more rounds
-            follow if the effective number is below 0.35 of a round, or the Pareto tail is 0.7 or
-            above. With 64 points, means are right to about 0.05 standard deviations. Standard
-            deviations are right to 5% (unconstrained), and to 15% with a long tail. With 32, errors
-            are about twice that.
-        num_samples
-            Number of posterior draws of the result.
 
-        Raises
-        ------
-        ValueError, TypeError
-            If EP cannot take the program, it has no hyperparameter to integrate over, or a number
-            makes no sense; if `rng_key` is not a random key, or an argument is being traced.
+class _Net:
+    """Points of one density, and EP's posteriors there."""
 
-        Warns
-        -----
-        ConvergenceWarning
-            If EP did not converge at points that count, or the weights cannot be relied on.
-        """
-        params = dict(params or {})
-        check_settings(num_restarts)
-        check_count(num_samples, "num_samples")
-        if num_points is not None:
-            check_count(num_points, "num_points", 8)
-        check_run(rng_key, num_samples, (params, args, kwargs))
-        seed = int(generator(rng_key).integers(2**31))
-        precise = self.engine.precision == "float64"
-        with jax.enable_x64(precise), threadpool_limits(1, user_api="blas"):
-            program = self.engine.trace(args, kwargs, params)
-            fixed = not_integrated(self.engine, program, params)
-            called, start = (args, kwargs), dict(init or {})
-            search = Search(self.engine, program, called, fixed, start, callback, jacobian=True)
-            best, *others = search.modes(search.ends(num_restarts, rng_key))
-            for name in search.free.names:
-                if name in search.result.conditioned_sites:
-                    raise Refusal("not_integrated", name).error()
-            survey = _Survey(search, best, others)
-            weighted, components = survey.integrate(num_points)
-            result = self._result(survey, weighted, components, seed, num_samples)
-        if not result.converged:
-            warnings.warn(_complaint(result), ConvergenceWarning, stacklevel=outside())
-        return result
+    def __init__(self, proposal: Proposal, seed: int) -> None:
+        self.proposal, self._seed = proposal, seed
+        self.components: list[ConditionalPosterior] = []
 
-    def _result(
-        self,
-        survey: _Survey,
-        weighted: Weighted,
-        components: list[ConditionalPosterior],
-        seed: int,
-        num_samples: int,
-    ) -> IntegratedEPResult:
-        kept = _that_count(weighted.weights)
-        weights = weighted.weights[kept] / weighted.weights[kept].sum()
-        start, free = survey.search.result, survey.free
-        found = [components[k].solution for k in kept]
-        points = {k: np.stack([x.hyperparameters[k] for x in found]) for k in free.names}
-        means = np.stack([np.asarray(x.mean, float) for x in found])
-        covariances = np.stack([np.asarray(x.covariance, float) for x in found])
-        unconverged = sum(not components[k].converged for k in kept)
-        moments = _moments_of(weights, means, covariances, start.shapes)
-        heights = [components[k].evaluation for k in kept]
-        return IntegratedEPResult.with_draws(
-            num_samples,
-            seed=seed,
-            heights=np.array([float(x.log_evidence + x.log_prior) for x in heights]),
-            support=found[0].support,
-            shapes=moments.shapes,
-            joint_mean=moments.joint_mean,
-            posterior=moments.posterior,
-            model=start.model,
-            model_args=start.model_args,
-            model_kwargs=start.model_kwargs,
-            params=free.fixed,
-            log_evidence=weighted.log_mean,
-            log_evidence_error=weighted.error,
-            pareto_k=weighted.pareto_k,
-            converged=survey.enough(weighted) and not unconverged,
-            num_unconverged=unconverged,
-            marginalized_sites=start.marginalized_sites,
-            effective_points=weighted.effective,
-            mode=survey.named,
-            weights=weights,
-            points=points,
-            component_means=means,
-            component_covariances=covariances,
-            num_evaluations=survey.count,
-            other_modes=survey.shares(weighted),
-        )
+    @property
+    def size(self) -> int:
+        return len(self.components)
+
+    @property
+    def points(self) -> np.ndarray:
+        return self.proposal.points(self.size, self._seed)
+
+    @property
+    def heights(self) -> list[float]:
+        """Log densities, minus infinity where EP does not converge."""
+        found = (each.evaluation for each in self.components)
+        return [float(x.objective) if x.usable else -np.inf for x in found]
+
+    def grow(self, count: int, solve: Callable[[np.ndarray], ConditionalPosterior]) -> None:
+        """Have so many points, a power of two; those that it has are the first of these."""
+        new = self.proposal.points(count, self._seed)[self.size :]
+        self.components += map(solve, new)
 
 
 class _Survey:
@@ -263,41 +195,48 @@ class _Survey:
         below, above = (np.array([scale(axis) for axis in sign * axes]) for sign in (-1.0, 1.0))
         return Proposal(self.mode, self.root, below, above).widened(_COUNTING)
 
-    def _is_dear(self) -> bool:
-        sites = sum(tau.size for tau in self.top.sites[0])
-        return self.search.result.joint_mean.size > _DEAR["latents"] or sites > _DEAR["sites"]
+    def enough(self, factor: float = 1.0) -> bool:
+        """Whether errors are below a factor times what is wanted, and the weights even."""
+        means, sds = self.errors
+        wide = factor * (2.0 if self.search.is_dear else 1.0)
+        small = np.all(means < wide * _MEAN_ERROR) and np.all(sds < wide * _SD_ERROR)
+        return bool(small and self.weighted.pareto_k < _LARGEST_K)
 
-    def enough(self, weighted: Weighted) -> bool:
-        """Whether the points that count are enough of a round."""
-        too_heavy = weighted.pareto_k >= _LARGEST_K
-        return weighted.effective >= _ENOUGH * self.round and not too_heavy
-
-    def integrate(self, num_points: int | None) -> tuple[Weighted, list[ConditionalPosterior]]:
-        """Weigh points, until there are enough that count."""
-        proposals = [survey.proposal() for survey in (self, *self.others)]
-        wanted = num_points or (_FEW if self.size <= 4 and self._is_dear() else _POINTS)
-        count = self.round = next_size(wanted)
-        latents = self.search.result.joint_mean.size
+    def integrate(self) -> None:
+        """Weigh points, more until their errors are small or there are too many."""
+        nets = [_Net(each.proposal(), k) for k, each in enumerate((self, *self.others))]
+        latents, dear = self.search.result.joint_mean.size, self.search.is_dear
+        count, most = (_FEW, _MOST_DEAR) if dear else (_POINTS, _MOST)
         check_memory(
             8.0 * count * latents**2,
             f"the covariances of {latents:,} latents at {count} values of the hyperparameters",
-            "use maximize_evidence and EP, which keep one",
+            "use EP(hyperparameters='map'), which keeps one",
         )
-        batches, components, heights = [], [], []
-        rounds = 0
+        most = max(count, min(most, int(_MOST_BYTES / (8.0 * latents**2))))
+        growing = nets
         while True:
-            for proposal in proposals:
-                points = proposal.points(count, _SPREAD + len(batches))
-                batches.append((proposal, points))
-                for component in map(self._solve, points):
-                    usable = bool(component.evaluation.usable)
-                    heights.append(float(component.evaluation.objective) if usable else -np.inf)
-                    components.append(component)
-            weighted = weigh(batches, np.array(heights))
-            rounds += 1
-            if self.enough(weighted) or rounds == _MOST_ROUNDS:
-                return weighted, components
-            proposals = [weighted.refitted(proposals[0]).widened(_COUNTING)]
+            for net in growing:
+                net.grow(max(count, 2 * net.size), self._solve)
+            heights = np.array([each for net in nets for each in net.heights])
+            if not np.isfinite(heights).any():
+                raise ValueError(
+                    f"EP converges at none of {heights.size} values of the hyperparameters around "
+                    "the most probable ones; try power=0.5 or more max_sweeps, or use NUTS"
+                )
+            self.weighted = weigh([(net.proposal, net.points) for net in nets], heights)
+            self.errors = self.weighted.errors([net.size for net in nets])
+            self.components = [each for net in nets for each in net.components]
+            if self.enough() or 2 * heights.size > most:
+                return
+            if self.weighted.pareto_k > _GOOD_K:
+                fitted = self.weighted.refitted(nets[-1].proposal).widened(_COUNTING_AGAIN)
+                growing, count = [_Net(fitted, len(nets))], next_size(heights.size)
+                nets = [*nets, *growing]
+
+    def named_errors(self) -> dict[str, float]:
+        """Largest Monte Carlo error of the mean of each hyperparameter, in standard deviations."""
+        each = self.free.unravel(jnp.asarray(self.errors[0]))
+        return {name: float(np.max(values)) for name, values in each.items()}
 
     def shares(self, weighted: Weighted) -> tuple[tuple[float, dict[str, np.ndarray]], ...]:
         """What the points nearest to each other mode weigh, and its hyperparameters."""
@@ -340,10 +279,12 @@ def _complaint(result: IntegratedEPResult) -> str:
             f"EP did not converge at {result.num_unconverged} of {result.weights.size} values of "
             "the hyperparameters that count. Try power=0.5 or more max_sweeps"
         )
-    seen = not math.isnan(result.pareto_k)
-    tail = f", with a Pareto tail of {result.pareto_k:.2f} (reliable below 0.7)" if seen else ""
+    if result.converged:
+        return ""
+    worst = max(result.errors, key=result.errors.__getitem__)
     return (
-        "the posterior of the hyperparameters rests on few points: an effective number of "
-        f"{result.effective_points:.0f}{tail}. Fix hyperparameters that the data "
-        "leave open, or use NestedEP"
+        f"{result.num_points} points are too few for the posterior of the hyperparameters: the "
+        f"mean of {worst!r} has a Monte Carlo error of {result.errors[worst]:.2f} standard "
+        f"deviations, and the weights a Pareto tail of {result.pareto_k:.2f} (reliable below 0.7). "
+        "Fix hyperparameters that the data leave open, or use EP(hyperparameters='nuts')"
     )

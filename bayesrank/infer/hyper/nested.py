@@ -16,32 +16,28 @@ nested Laplace approximations. Journal of the Royal Statistical Society B, 71, 3
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpyro.diagnostics import split_gelman_rubin
-from threadpoolctl import threadpool_limits
 
 from bayesrank._stack import outside
 from bayesrank._validate import check_count, check_share
-from bayesrank.infer.ep import EP
-from bayesrank.infer.hyper.hyperparameters import (
-    Hyperparameters,
-    engine_from,
-    not_integrated,
-)
+from bayesrank.infer.engine import Engine
+from bayesrank.infer.hyper.hyperparameters import Hyperparameters
 from bayesrank.infer.hyper.mixture import NestedEPResult
 from bayesrank.infer.hyper.points import whitening_root
 from bayesrank.infer.hyper.search import Search
 from bayesrank.infer.margins import drawn
 from bayesrank.infer.posterior import DensePosterior
 from bayesrank.infer.result import EPResult, GaussianMoments
-from bayesrank.infer.running import ConvergenceWarning, check_run
+from bayesrank.infer.running import Call, ConvergenceWarning
 from bayesrank.infer.sites import Sites
 from bayesrank.infer.whitening.importance import importance_sampler
 from bayesrank.infer.whitening.nuts import run_nuts
@@ -52,188 +48,154 @@ LARGEST_R_HAT = 1.05
 _SEARCH_TOL = 1e-3
 _WALK_TOL = 1e-2
 _IMPORTANCE_DRAWS = 400
-# In few dimensions on a white scale a trajectory of three long steps turns round; with NUTS's usual
-# 0.8 it takes up to seven for no larger effective number of draws.
-_ACCEPTED = 0.7
+# Of the covariances that are kept.
+_MOST_BYTES = 2e8
 
 
-class NestedEP:
-    """NUTS over the hyperparameters of a program, with its latents integrated out by EP.
+class WalkSettings(NamedTuple):
+    """How NUTS walks over hyperparameters, see `EP.run`."""
 
-    Parameters
-    ----------
-    model, **settings
-        As for `IntegratedEP`.
+    num_warmup: int
+    num_chains: int
+    target_accept_prob: float
 
-    Examples
-    --------
-    >>> import jax, numpy as np, numpyro, numpyro.distributions as dist
-    >>> from bayesrank.infer import NestedEP
-    >>> def schools(effect):
-    ...     spread = numpyro.sample("spread", dist.LogNormal(2.0, 0.5))
-    ...     f = numpyro.sample("f", dist.Normal(0.0, spread).expand([len(effect)]))
-    ...     numpyro.sample("effect", dist.Normal(f, 12.0), obs=effect)
-    >>> effect = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
-    >>> engine = NestedEP(schools)
-    >>> result = engine.run(jax.random.key(0), effect, num_samples=200)
-    >>> result.mean["spread"], result.sd["f"]
-    (...)
+    @classmethod
+    def checked(cls, num_warmup: int, num_chains: int, target_accept_prob: float) -> WalkSettings:
+        """Refuse numbers that are none, and a share that is none."""
+        check_count(num_warmup, "num_warmup")
+        check_count(num_chains, "num_chains")
+        check_share(target_accept_prob, "target_accept_prob", usual="0.7")
+        return cls(num_warmup, num_chains, target_accept_prob)
+
+
+def walk(engine: Engine, call: Call, settings: WalkSettings) -> NestedEPResult:
+    """Draw hyperparameters and latents from their joint posterior.
+
+    The walk is on the unconstrained scale, whitened by the curvature at the mode, so a short
+    warm-up is enough.
     """
+    count = max(4, -(-call.num_samples // settings.num_chains))
+    lengths = settings.num_warmup, count, settings.num_chains
+    walk_key, evidence_key, draw_key = jax.random.split(call.rng_key, 3)
+    walked = _prepared(engine, call)
 
-    def __init__(self, model: Callable[..., Any] | EP, **settings: Any) -> None:
-        self.engine = engine_from(model, settings)
+    def advance(share: float) -> None:
+        if call.callback is not None:
+            call.callback(int(share * count * settings.num_chains), share)
 
-    def run(
-        self,
-        rng_key: Array,
-        *args: Any,
-        params: Mapping[str, Any] | None = None,
-        num_warmup: int = 100,
-        num_samples: int = 250,
-        num_chains: int = 2,
-        target_accept_prob: float = _ACCEPTED,
-        callback: Callable[[float], None] | None = None,
-        **kwargs: Any,
-    ) -> NestedEPResult:
-        """Draw hyperparameters and latents from their joint posterior.
-
-        The walk is on the unconstrained scale, whitened by the curvature at the mode, so a short
-        warm-up is enough.
-
-        Parameters
-        ----------
-        rng_key
-            Random key of the walk and the draws.
-        params, *args, **kwargs
-            As for `IntegratedEP.run`.
-        num_warmup, num_samples
-            Numbers of draws of each chain to discard, and to return.
-        num_chains
-            Number of chains, run one after the other.
-        target_accept_prob
-            As NUTS's in NumPyro: nearer to 1 the steps are shorter, where trajectories diverge.
-        callback
-            Called now and then with the share of the work done, between 0 and 1.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If EP cannot take the program, it has no hyperparameter to integrate over, or a setting
-            is out of range; if `rng_key` is not a random key, or an argument is being traced.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If a trajectory diverged, EP did not converge at some of the draws, or the chains
-            disagree.
-        """
-        _check_walk(num_warmup, num_samples, num_chains, target_accept_prob)
-        check_run(rng_key, num_samples, (params, args, kwargs))
-        advance = callback or (lambda share: None)
-        walk_key, evidence_key, draw_key = jax.random.split(rng_key, 3)
-        # Factorisations are small and many: threads inside one of them only get in the way.
-        precise = self.engine.precision == "float64"
-        with jax.enable_x64(precise), threadpool_limits(1, user_api="blas"):
-            walk = self._prepare(args, kwargs, dict(params or {}))
-            lengths = num_warmup, num_samples, num_chains, lambda x: advance(0.7 * x)
-            points, divergent = run_nuts(walk, walk_key, *lengths, target_accept_prob)
-            weights = importance_sampler(walk, _IMPORTANCE_DRAWS, batch=None)(
-                evidence_key, *_moments(walk.whiten(points))
-            )
-            values = jax.vmap(jax.vmap(walk.free.values))(jnp.asarray(points))
-            moments, draws, log_proposals, unconverged = self._latents(
-                walk, points, draw_key, lambda x: advance(0.7 + 0.3 * x)
-            )
-        r_hat = largest_r_hat(points)
-        result = NestedEPResult(
-            shapes=moments.shapes,
-            joint_mean=moments.joint_mean,
-            posterior=moments.posterior,
-            model=self.engine.model,
-            model_args=args,
-            model_kwargs=kwargs,
-            params={k: np.asarray(v) for k, v in walk.free.fixed.items()},
-            log_evidence=weights.log_evidence,
-            log_evidence_error=weights.error,
-            pareto_k=weights.k_hat,
-            converged=not divergent and not unconverged and r_hat < LARGEST_R_HAT,
-            num_divergent=divergent,
-            num_unconverged=unconverged,
-            marginalized_sites=walk.start.marginalized_sites,
-            hyperparameters={k: np.asarray(v) for k, v in values.items()},
-            draws=draws,
-            log_proposals=log_proposals,
-        )
-        if not result.converged:
-            warnings.warn(_complaint(result, r_hat), ConvergenceWarning, stacklevel=outside())
-        return result
-
-    def _prepare(self, args: tuple, kwargs: dict[str, Any], params: dict[str, Any]) -> _Walk:
-        """Find the mode of the hyperparameters, and the curvature and the sites there."""
-        program = self.engine.trace(args, kwargs, params)
-        fixed = not_integrated(self.engine, program, params)
-        # Wherever the search ends, the walk starts around it, and says itself whether it is done.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            search = Search(self.engine, program, (args, kwargs), fixed, tol=_SEARCH_TOL)
-            [mode] = search.ends()
-        free, first, centre = search.free, mode.evaluation.sites, mode.outcome.x
-
-        def gradient(point: np.ndarray) -> np.ndarray:
-            return free.evaluate_with_gradient(point, first, jacobian=True)[1]
-
-        root = whitening_root(gradient, centre, gradient(centre))
-        walked = free.with_limits(tol=max(self.engine.tol, _WALK_TOL))
-        return _Walk(walked, centre, root, first, search.result)
-
-    def _latents(
-        self,
-        walk: _Walk,
-        points: np.ndarray,
-        rng_key: Array,
-        advance: Callable[[float], None],
-    ) -> tuple[GaussianMoments, dict[str, np.ndarray], np.ndarray, int]:
-        """Solve EP at each draw of the hyperparameters, and draw the latents there.
-
-        Returns the moments of the mixture, one draw for each, the logs of the densities that these
-        are from, shape (chains, draws), and at how many EP did not converge.
-        """
-        chains, count, _ = points.shape
-        free = walk.free.with_limits(tol=self.engine.tol)
-        means, draws, logs, spread, unconverged = [], [], [], 0.0, 0
-        for number in range(chains * count):
-            at = divmod(number, count)
-            component = free.component(points[at], walk.sites)
-            found = component.solution
-            mean, covariance = np.asarray(found.mean), np.asarray(found.covariance)
-            normal = np.asarray(jax.random.normal(jax.random.fold_in(rng_key, number), mean.shape))
-            means.append(mean)
-            draw, log_density = drawn(mean, covariance, normal, found.support)
-            draws.append(draw)
-            evaluation = component.evaluation
-            logs.append(log_density + evaluation.log_evidence + evaluation.log_prior)
-            spread += covariance / (chains * count)
-            unconverged += not component.converged
-            advance((number + 1) / (chains * count))
-        centre = np.mean(means, axis=0)
-        between = np.stack(means) - centre
-        spread = spread + between.T @ between / len(means)
-        moments = GaussianMoments(
-            shapes=walk.start.shapes, joint_mean=centre, posterior=DensePosterior(spread)
-        )
-        stacked = np.stack(draws).reshape(chains, count, -1)
-        logs = np.array(logs, float).reshape(chains, count)
-        return moments, moments.split_sites(stacked), logs, unconverged
+    points, divergent = run_nuts(
+        walked, walk_key, *lengths, lambda x: advance(0.7 * x), settings.target_accept_prob
+    )
+    weights = importance_sampler(walked, _IMPORTANCE_DRAWS, batch=None)(
+        evidence_key, *_moments(walked.whiten(points))
+    )
+    values = jax.vmap(jax.vmap(walked.free.values))(jnp.asarray(points))
+    found = _latents(walked, points, draw_key, lambda x: advance(0.7 + 0.3 * x))
+    moments, unconverged, kept = found.moments, found.num_unconverged, found.kept
+    free = {k: np.asarray(v) for k, v in values.items()}
+    r_hat = largest_r_hat(points)
+    result = NestedEPResult(
+        shapes=moments.shapes,
+        joint_mean=moments.joint_mean,
+        posterior=moments.posterior,
+        model=engine.model,
+        model_args=call.args,
+        model_kwargs=call.kwargs,
+        params=walked.free.held(),
+        log_evidence=weights.log_evidence,
+        log_evidence_error=weights.error,
+        pareto_k=weights.k_hat,
+        converged=not divergent and not unconverged and r_hat < LARGEST_R_HAT,
+        num_divergent=divergent,
+        num_unconverged=unconverged,
+        marginalized_sites=walked.start.marginalized_sites,
+        hyperparameters=free,
+        draws=found.draws,
+        log_proposals=found.log_proposals,
+        weights=np.full(kept.size, 1.0 / kept.size),
+        points={k: v.reshape(-1, *v.shape[2:])[kept] for k, v in free.items()},
+        component_means=found.means[kept],
+        component_covariances=found.covariances,
+    )
+    if not result.converged:
+        warnings.warn(_complaint(result, r_hat), ConvergenceWarning, stacklevel=outside())
+    return result
 
 
-def _check_walk(
-    num_warmup: int, num_samples: int, num_chains: int, target_accept_prob: float
-) -> None:
-    """Refuse numbers of draws that are none, and a share that is none."""
-    check_count(num_warmup, "num_warmup")
-    check_count(num_samples, "num_samples", 4)
-    check_count(num_chains, "num_chains")
-    check_share(target_accept_prob, "target_accept_prob", usual="0.8")
+def _prepared(engine: Engine, call: Call) -> _Walk:
+    """Find the mode of the hyperparameters, and the curvature and the sites there."""
+    # Wherever the search ends, the walk starts around it, and says itself whether it is done.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        search = Search(engine, call._replace(num_restarts=0), tol=_SEARCH_TOL, jacobian=True)
+        [mode] = search.ends()
+    free, first, centre = search.free, mode.evaluation.sites, mode.outcome.x
+
+    def gradient(point: np.ndarray) -> np.ndarray:
+        return free.evaluate_with_gradient(point, first, jacobian=True)[1]
+
+    root = whitening_root(gradient, centre, gradient(centre))
+    walked = free.with_limits(tol=max(engine.tol, _WALK_TOL))
+    return _Walk(walked, centre, root, first, search.result)
+
+
+class _Latents(NamedTuple):
+    """The latents at draws of the hyperparameters."""
+
+    moments: GaussianMoments  # of the mixture
+    draws: dict[str, np.ndarray]  # one for each, by site
+    log_proposals: np.ndarray  # of the densities that these are from, shape (chains, draws)
+    num_unconverged: int  # at how many EP did not converge
+    kept: np.ndarray  # numbers of the draws whose covariances are kept, shape (K,)
+    means: np.ndarray  # at all draws, shape (S, n)
+    covariances: np.ndarray  # shape (K, n, n)
+
+
+def _latents(
+    walk: _Walk,
+    points: np.ndarray,
+    rng_key: Array,
+    advance: Callable[[float], None],
+) -> _Latents:
+    """Solve EP at each draw of the hyperparameters, and draw the latents there."""
+    chains, count, _ = points.shape
+    free = walk.free.with_limits(tol=walk.free.engine.tol)
+    size = walk.start.joint_mean.size
+    apart = max(1, math.ceil(chains * count * 8.0 * size**2 / _MOST_BYTES))
+    means, covariances, draws, logs, spread, unconverged = [], [], [], [], 0.0, 0
+    for number in range(chains * count):
+        at = divmod(number, count)
+        component = free.component(points[at], walk.sites)
+        found = component.solution
+        mean, covariance = np.asarray(found.mean), np.asarray(found.covariance)
+        normal = np.asarray(jax.random.normal(jax.random.fold_in(rng_key, number), mean.shape))
+        means.append(mean)
+        if number % apart == 0:
+            covariances.append(covariance)
+        draw, log_density = drawn(mean, covariance, normal, found.support)
+        draws.append(draw)
+        evaluation = component.evaluation
+        logs.append(log_density + evaluation.log_evidence + evaluation.log_prior)
+        spread += covariance / (chains * count)
+        unconverged += not component.converged
+        advance((number + 1) / (chains * count))
+    centre = np.mean(means, axis=0)
+    between = np.stack(means) - centre
+    spread = spread + between.T @ between / len(means)
+    moments = GaussianMoments(
+        shapes=walk.start.shapes, joint_mean=centre, posterior=DensePosterior(spread)
+    )
+    stacked = np.stack(draws).reshape(chains, count, -1)
+    logs = np.array(logs, float).reshape(chains, count)
+    return _Latents(
+        moments,
+        moments.split_sites(stacked),
+        logs,
+        unconverged,
+        np.arange(0, chains * count, apart),
+        np.stack(means),
+        np.stack(covariances),
+    )
 
 
 class _Walk(NamedTuple):
@@ -279,8 +241,9 @@ def largest_r_hat(points: np.ndarray) -> float:
 
 def _complaint(result: NestedEPResult, r_hat: float) -> str:
     return (
-        f"NestedEP has not converged: {result.num_divergent} of {result.num_samples} draws ended a "
-        f"divergent trajectory, EP did not converge at {result.num_unconverged} of them, and the "
+        f"the walk over hyperparameters has not converged: {result.num_divergent} of "
+        f"{result.num_samples} draws ended a divergent trajectory, EP did not converge at "
+        f"{result.num_unconverged} of them, and the "
         f"largest R-hat is {r_hat:.3f}. Give it target_accept_prob=0.95 if trajectories "
         "diverge, more num_warmup and num_samples, or narrower priors of the hyperparameters"
     )

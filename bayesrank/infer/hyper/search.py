@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from scipy.optimize import OptimizeResult, minimize
 
-from bayesrank._validate import check_count, check_positive
-from bayesrank.infer.ep import EP
+from bayesrank.infer.engine import Engine
 from bayesrank.infer.hyper.ascent import ascend
 from bayesrank.infer.hyper.estimated import EstimatedEvidence
-from bayesrank.infer.hyper.hyperparameters import EvidenceEvaluation, Hyperparameters, first_sites
-from bayesrank.infer.reader.traced import Traced
-from bayesrank.infer.running import warn_of
+from bayesrank.infer.hyper.hyperparameters import (
+    EvidenceEvaluation,
+    Hyperparameters,
+    first_sites,
+    refuse_without_covariances,
+)
+from bayesrank.infer.running import Call, warn_of
 
 # The search leaves no hyperparameter further from its start than this, on its unconstrained scale
 # (a logarithm, for positive ones: a factor of about 3,000).
 _REACH = 8.0
-# Of an evidence that is an estimate, the gain of a step counts in nats: a step that gains .001 is a
-# twentieth of a posterior standard deviation long.
-_NATS = 1e3
-STEPS, TOLERANCE = 200, 1e-6
+# A search ends where a step gains less than this, in nats. If the evidence is an estimate, a step
+# that gains .001 is a twentieth of a posterior standard deviation long.
+_GAIN, _ESTIMATED_GAIN = 1e-6, 1e-3
+_STEPS = 200
+# With more latents or messages than these a run of EP is dear, and worth its derivative's code.
+_DEAR = 200, 10_000
 # Modes this much lower than the best, in nats, compete with it; a valley between two is so deep,
 # and ends that are nearer than this on the unconstrained scale are one.
 _COMPETES, _VALLEY, _NEAR = 4.0, 0.1, 0.3
@@ -45,24 +50,15 @@ class Search:
 
     def __init__(
         self,
-        engine: EP,
-        program: Traced,
-        called: tuple[tuple, dict[str, Any]],
-        params: dict[str, Any],
-        init: dict[str, Any] | None = None,
-        callback: Callable[[int, float], None] | None = None,
+        engine: Engine,
+        call: Call,
         *,
         tol: float = 0.0,
         jacobian: bool = False,
     ) -> None:
-        self.callback, self.jacobian, init = callback, jacobian, init or {}
+        self.call, self.jacobian, init, program = call, jacobian, call.init, call.program
         limits = engine.limits._replace(tol=max(engine.tol, tol))
-        self.free = Hyperparameters(engine, program, params, limits)
-        if not self.free.names:
-            raise ValueError(
-                "the model has no free hyperparameters to learn: it has no param site and no "
-                "sample site other than its Gaussian latents that params does not hold fixed"
-            )
+        self.free = Hyperparameters(engine, program, call.params, limits)
         unknown = sorted(set(init) - set(self.free.names))
         if unknown:
             raise ValueError(
@@ -73,31 +69,27 @@ class Search:
         # Refuses what EP cannot take before anything is searched. A maximum is run at in the end,
         # which shares the code of a run here.
         self.first = self.free.flatten(start)
-        if jacobian and self.free.keeps_covariances:
-            self.result = self.free.first_result(self.first, *called)
+        if jacobian:
+            refuse_without_covariances(engine, self.free.inventory, program)
+            shapes = self.free.site_shapes()
+            latents = sum(map(math.prod, self.free.inventory.latents.values()))
+            self.is_dear = latents > _DEAR[0] or sum(map(math.prod, shapes)) > _DEAR[1]
+            self.free.differences = not self.is_dear
+            self.result = self.free.first_result(self.first, shapes, call)
         else:
-            found = engine.solve_traced(program, start)
-            self.result = engine.result_of(found, program, jax.random.key(0), *called)
+            self.result = engine.result_of(engine.solve_traced(program, start), call, start)
         warn_of(self.result, tol=engine.tol, structure=engine.structure)
         if self.result.posterior.has_slopes and not jacobian:
-            self.free = EstimatedEvidence(engine, program, params)
+            self.free = EstimatedEvidence(engine, program, call.params, limits)
         self.sites = first_sites(self.result.sites)
         self.count, self.best_objective = 0, -np.inf
 
-    def ends(
-        self,
-        num_restarts: int = 0,
-        rng_key: Array | None = None,
-        max_steps: int = STEPS,
-        tol: float = TOLERANCE,
-    ) -> list[SearchEnd]:
+    def ends(self) -> list[SearchEnd]:
         """Ends of runs from the first point, and from others spread around it."""
-        key = jax.random.key(0) if rng_key is None else rng_key
-        spread = np.zeros((0, self.first.size))
-        if num_restarts:
-            spread = np.asarray(jax.random.normal(key, (num_restarts, self.first.size)))
-        starts = [self.first, *(self.first + spread)]
-        return [self._climb(start, max_steps, tol) for start in starts]
+        count, spread = self.call.num_restarts, np.zeros((0, self.first.size))
+        if count:
+            spread = np.asarray(jax.random.normal(self.call.rng_key, (count, self.first.size)))
+        return [self._climb(start) for start in [self.first, *(self.first + spread)]]
 
     def evaluate(self, point: np.ndarray) -> tuple[EvidenceEvaluation, np.ndarray]:
         """Objective and gradient at a point, starting EP from the sites of the last evaluation."""
@@ -110,21 +102,23 @@ class Search:
             self.sites = evaluation.sites
         self.count += 1
         self.best_objective = max(self.best_objective, objective) if usable else self.best_objective
-        if self.callback is not None:
-            self.callback(self.count, self.best_objective)
+        if self.call.callback is not None:
+            self.call.callback(self.count, self.best_objective)
         return evaluation, gradient
 
-    def _climb(self, start: np.ndarray, max_steps: int, tol: float) -> SearchEnd:
+    def _climb(self, start: np.ndarray) -> SearchEnd:
         """Run the optimiser from one point."""
         if self.free.by_slopes:
-            return self._climb_by_slopes(start, max_steps, _NATS * tol)
+            return self._climb_by_slopes(start)
         first, slope = self.evaluate(start)
         if not first.usable:
             return SearchEnd(OptimizeResult(x=start, success=False, message=_NOWHERE), first, slope)
         # With bounds on every side, L-BFGS-B begins with a step of the whole gradient: make that a
         # step of length one.
         scale = max(1.0, float(np.linalg.norm(slope)))
-        far_worse = (abs(float(first.objective)) + 100.0 - float(first.objective)) / scale
+        # Above the first: the criterion for stopping is then a share of the gain, not of the whole.
+        level = float(first.objective)
+        far_worse = (2.0 * abs(level) + 100.0) / scale
 
         def downhill(point: np.ndarray) -> tuple[float, np.ndarray]:
             evaluation, gradient = self.evaluate(point)
@@ -132,7 +126,7 @@ class Search:
                 # EP has not converged there, or a covariance is not positive definite: what it
                 # says of the evidence means nothing, and the line search backs off.
                 return far_worse, np.zeros_like(gradient)
-            return -float(evaluation.objective) / scale, -gradient / scale
+            return (level - float(evaluation.objective)) / scale, -gradient / scale
 
         bounds = [(x - _REACH, x + _REACH) for x in self.first]
         outcome = minimize(
@@ -141,14 +135,14 @@ class Search:
             jac=True,
             method="L-BFGS-B",
             bounds=bounds,
-            options={"maxiter": max_steps, "ftol": tol, "gtol": 1e-3 / scale},
+            options={"maxiter": _STEPS, "ftol": _GAIN / scale, "gtol": 1e-3 / scale},
         )
         end, slope = self.evaluate(outcome.x)
         if not end.usable:
             outcome.success, outcome.message = False, _NOWHERE
         return SearchEnd(outcome, end, slope)
 
-    def _climb_by_slopes(self, start: np.ndarray, max_steps: int, gain: float) -> SearchEnd:
+    def _climb_by_slopes(self, start: np.ndarray) -> SearchEnd:
         """Run the optimiser for estimates, whose values may not fit their gradients."""
         seen: dict[bytes, tuple[EvidenceEvaluation, np.ndarray]] = {}
 
@@ -157,7 +151,7 @@ class Search:
             return gradient if evaluation.usable and np.all(np.isfinite(gradient)) else None
 
         bounds = self.first - _REACH, self.first + _REACH
-        summit = ascend(slope, start, bounds, max_steps=max_steps, gain=gain)
+        summit = ascend(slope, start, bounds, max_steps=_STEPS, gain=_ESTIMATED_GAIN)
         outcome = OptimizeResult(summit._asdict())
         return SearchEnd(outcome, *seen[summit.x.tobytes()])
 
@@ -195,10 +189,3 @@ def _check_init(init: Mapping[str, Any], free: Hyperparameters) -> None:
             raise ValueError(f"init[{name!r}] has shape {array.shape}; pass shape {wanted}")
         if not (np.isfinite(array).all() and bool(jnp.all(support(jnp.asarray(array, float))))):
             raise ValueError(f"init[{name!r}] is {value}, which is outside its domain {support}")
-
-
-def check_settings(num_restarts: Any, max_steps: Any = STEPS, tol: Any = TOLERANCE) -> None:
-    """Refuse numbers that make no sense."""
-    check_count(num_restarts, "num_restarts", 0)
-    check_count(max_steps, "max_steps")
-    check_positive(tol, "tol")

@@ -28,17 +28,12 @@ _MESSAGES = {
     "prior_of_hyperparameter": (
         "the prior of hyperparameter {name!r} depends on latent site(s) {detail}, and it has no "
         "value, so what it says of them is not known. Fix it with params={{{name!r}: ...}}; or "
-        "integrate over it with NestedEP"
-    ),
-    "not_integrated": (
-        "the prior of hyperparameter {name!r} depends on latents, so its posterior may have "
-        "several modes, of which IntegratedEP would find one. Fix it with params={{{name!r}: "
-        "...}}, or walk over it with NestedEP"
+        "integrate over it with EP(hyperparameters='nuts')"
     ),
     "free_vector": (
         "site {name!r} is a hyperparameter of {detail} elements without a value, and EP does not "
-        "hold so many at the medians of their priors. Learn them with maximize_evidence, integrate "
-        "over them with NestedEP, or fix them with params={{{name!r}: ...}}"
+        "hold so many at the medians of their priors. Average over them (EP's default), learn them "
+        "with EP(hyperparameters='map'), or fix them with params={{{name!r}: ...}}"
     ),
     "out_of_order": (
         "the elements of latent site {name!r} stand in another order than its values: NumPyro's "
@@ -113,12 +108,12 @@ _MESSAGES = {
         "eight elements at most of Phi @ w, e or other latents; leave structure out"
     ),
     "no_covariances": (
-        "this engine needs covariances, which EP does not compute for so many latents ({name}); "
-        "use EP and maximize_evidence, or give it EP(model, structure='dense')"
+        "an average over hyperparameters needs covariances, which EP does not compute for so many "
+        "latents ({name}); use EP(hyperparameters='map'), or EP(structure='dense')"
     ),
     "only_run": (
         "this call needs covariances, which EP does not compute for so many latents ({name}); use "
-        "EP.run or maximize_evidence, or EP(model, structure='dense') on fewer latents"
+        "EP.run, or EP(model, structure='dense') on fewer latents"
     ),
     "traced_structure": (
         "which latents the elements of site {name!r} share depends on an array that is being "

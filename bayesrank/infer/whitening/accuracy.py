@@ -66,6 +66,12 @@ class ImportanceCheck:
     error
         Largest error by quadrature of a factor's mean or standard deviation, in standard
         deviations; see `EPResult.moment_errors`.
+    of_points
+        Largest Monte Carlo error of the mean of a hyperparameter that points were averaged over, in
+        posterior standard deviations; see `IntegratedEPResult.errors`.
+    given
+        Hyperparameters that were held. The posterior is judged at their values, and what is not
+        known of them is not in it.
     mass_outside
         Share of the mass that draws from the prior find where EP's posterior has none, such as
         another mode. With many latents no draw from the prior finds one.
@@ -80,6 +86,8 @@ class ImportanceCheck:
     missed: float = 0.0
     error: float = 0.0
     mass_outside: float = 0.0
+    of_points: float = 0.0
+    given: tuple[str, ...] = ()
 
     @property
     def is_reliable(self) -> bool:
@@ -98,9 +106,14 @@ class ImportanceCheck:
         """Whether means are right to 0.1 standard deviations, those to 15%; no mode is left out."""
         if self.misses_mass:
             return False
-        return self.is_reliable and self.mean_error <= _MOST_SHIFT and self.sd_error <= _MOST_SPREAD
+        mean_error = max(self.mean_error, self.of_points)
+        return self.is_reliable and mean_error <= _MOST_SHIFT and self.sd_error <= _MOST_SPREAD
 
     def __str__(self) -> str:
+        held = f", given {', '.join(self.given)}" if self.given else ""
+        return self._verdict() + held
+
+    def _verdict(self) -> str:
         figures = f"Pareto k-hat {self.k_hat:.2f}, {self.ess:.0f} of {self.num_draws} draws"
         if self.missed:
             return (
@@ -123,6 +136,11 @@ class ImportanceCheck:
             return (
                 f"not confirmed ({figures} count). The weights are too uneven to tell how far the "
                 "posterior is off. Compare it with NUTS (bayesrank.diagnostics.crosscheck)"
+            )
+        if self.of_points > _MOST_SHIFT:
+            return (
+                f"poor: the points that hyperparameters were averaged over leave a mean off by "
+                f"about {self.of_points:.2f} sd. Use EP(hyperparameters='nuts') where that matters"
             )
         off = f"means are off by up to {self.mean_error:.2f} sd, sds by up to {self.sd_error:.0%}"
         if self.is_good:
@@ -236,8 +254,10 @@ def _judge(
     plain = points.mean(0)
     weighted = weights @ points
     # The draws' own mean and spread are taken for EP's: what chance does to both cancels.
-    shift = np.abs(weighted - plain) / sd
-    spread = np.abs(np.sqrt(weights @ (points - weighted) ** 2) / points.std(0) - 1.0)
+    varies = sd > 0  # constant elements, as of a Cholesky factor, are right
+    shift = np.where(varies, np.abs(weighted - plain) / np.where(varies, sd, 1.0), 0.0)
+    spread = np.sqrt(weights @ (points - weighted) ** 2) / np.where(varies, points.std(0), 1.0)
+    spread = np.where(varies, np.abs(spread - 1.0), 0.0)
     names = [name for name, shape in shapes.items() for _ in range(math.prod(shape))]
     return ImportanceCheck(
         pareto_k(logs),

@@ -20,8 +20,8 @@ class DynamicEP(OwnPriorEP):
     `bayesrank.infer.EP` holds all items at all times in one covariance; this holds one time at a
     time. A sweep over K comparisons of n items takes time of order ``K n^2`` and memory for ``K n``
     numbers, whatever the number of times. The result holds the skills at the last time, site ``f``
-    (and ``rate``); ``past`` is among its ``marginalized_sites``. `bayesrank.infer.IntegratedEP` and
-    `bayesrank.infer.maximize_evidence` take it as any engine.
+    (and ``rate``); ``past`` is among its ``marginalized_sites``.
+    It takes the settings of any engine.
 
     Parameters
     ----------

@@ -27,8 +27,7 @@ class LabelRankingEP(OwnPriorEP):
     `bayesrank.infer.EP` eliminates the performances of an example as well, but keeps a row of
     weights for each. Here a sweep over n examples of c labels and p features takes a time of order
     ``n (c p)^2`` and memory for ``(c p)^2 + n c (c + p)`` numbers. The result holds ``bias`` and
-    ``w``; ``noise`` is among its ``marginalized_sites``. `bayesrank.infer.IntegratedEP` and
-    `bayesrank.infer.maximize_evidence` take it as any engine.
+    ``w``; ``noise`` is among its ``marginalized_sites``. It takes the settings of any engine.
 
     Parameters
     ----------
