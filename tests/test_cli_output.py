@@ -15,8 +15,7 @@ import pytest
 
 from bayesrank.cli import app
 from bayesrank.cli import outputs as _output
-from bayesrank.cli.job import job
-from bayesrank.cli.outputs import OutputError, PrintError, give_tables, output_folder
+from bayesrank.cli.outputs import OutputError, PrintError, give_tables, job, output_folder
 
 ROOT = Path(__file__).parents[1]
 FILES = ("ranking.csv", "posterior.nc", "pairs.png")

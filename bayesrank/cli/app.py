@@ -5,7 +5,9 @@ import io
 import os
 import re
 import shlex
+import shutil
 import sys
+import textwrap
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,11 +15,11 @@ from typing import Any, NoReturn
 
 import click
 
+from bayesrank._names import shown
 from bayesrank._version import __version__
+from bayesrank.cli.commands import help_of
 from bayesrank.cli.compiled import forgets_damaged_code, reuse_compiled_code, silence_compiler
 from bayesrank.cli.interrupt import Interrupted, kept, look
-from bayesrank.cli.options import help_of
-from bayesrank.cli.say import say
 
 _OUTPUT_LOST = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
@@ -118,6 +120,15 @@ def run(args: Sequence[str] | None = None) -> NoReturn:
     except Exception as error:
         _refuse(error)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def say(text: str) -> None:
+    """Print a sentence on standard error, folded between words at a terminal."""
+    text = shown(" ".join(text.split()))
+    if sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns
+        text = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
+    click.echo(text, err=True)
 
 
 def _say(message: Warning | str, *place: Any) -> None:

@@ -1,10 +1,12 @@
 """What the person sees: the question, the keys, how far it is, and who leads."""
 
+from __future__ import annotations
+
 import os
 from bisect import bisect_right
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from rich.cells import cell_len, set_cell_size
@@ -16,10 +18,12 @@ from rich.table import Table
 from rich.text import Text
 
 from bayesrank._names import shown
-from bayesrank.active import Progress
 from bayesrank.datasets.items import Items
 from bayesrank.ranking import RankSummary
 from bayesrank.ranking.columns import columns_of
+
+if TYPE_CHECKING:
+    from bayesrank.active import Progress
 
 # Narrower screens show less of each leader, and the progress in words alone.
 WIDE = 64

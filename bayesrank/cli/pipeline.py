@@ -12,8 +12,7 @@ import numpy as np
 from bayesrank._memory import check_memory
 from bayesrank._states import state_bytes
 from bayesrank.cli.document import DOCUMENT, document, dumped, refuse_another_input
-from bayesrank.cli.job import Job, job
-from bayesrank.cli.outputs import OutputError, compact, csv_text, drawn
+from bayesrank.cli.outputs import Job, OutputError, compact, csv_text, drawn, job
 from bayesrank.cli.progress import Steps
 from bayesrank.cli.report import report
 from bayesrank.cli.tables import checks_table, legend, meanings, ranking_table

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from bayesrank._names import meant, shown
+from bayesrank.cli.app import say
 from bayesrank.cli.pipeline import Settings, dry_run, run
-from bayesrank.cli.say import say
 from bayesrank.datasets import ColumnNames, ComparisonData, load_nfl, read_comparisons
 
 _LEFT_OUT = {

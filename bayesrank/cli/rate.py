@@ -12,8 +12,7 @@ from rich.text import Text
 
 from bayesrank._memory import check_memory
 from bayesrank._names import count_of, shown
-from bayesrank.cli.job import job
-from bayesrank.cli.outputs import drawn
+from bayesrank.cli.outputs import drawn, job
 from bayesrank.cli.tables import plain_table
 from bayesrank.datasets import DataError, RatingData, read_ratings
 from bayesrank.datasets.items import read_items

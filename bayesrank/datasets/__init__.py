@@ -1,7 +1,6 @@
 """Files in, plain arrays out: items are numbered from 0; a comparison is ``(winner, loser)``."""
 
-from bayesrank.datasets._modechoice import load_modechoice
-from bayesrank.datasets._nfl import load_nfl
+from bayesrank.datasets._examples import load_modechoice, load_nfl
 from bayesrank.datasets.comparisons import read_comparisons
 from bayesrank.datasets.data import ComparisonData, OrderEvents
 from bayesrank.datasets.errors import DataError, ReadingNote

@@ -33,9 +33,8 @@ from bayesrank.datasets.layouts import (
     option,
     unused_column_hints,
 )
-from bayesrank.datasets.orders import implied, read_order_cells
+from bayesrank.datasets.orders import SUFFIXES, Order, implied, read_order_cells, read_orders
 from bayesrank.datasets.outcomes import LOSS, TIE, WIN
-from bayesrank.datasets.preflib import SUFFIXES, Order, read_orders
 from bayesrank.datasets.reshape import BY_CELLS, BY_NAMES, reshaped
 from bayesrank.datasets.table import Source, Table, plain_key, read_table
 
