@@ -10,7 +10,7 @@ from list_data import graded_lists
 from numpyro.infer import MCMC, NUTS, Predictive, init_to_value
 from numpyro.infer.util import log_density
 from refusals import refused
-from scipy import sparse
+from scipy import sparse, stats
 from scipy.optimize import minimize
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -23,6 +23,7 @@ from bayesrank.solvers.cone_rank import (
     eg_fold_in,
     fit_exact,
     fit_gradient,
+    from_origin,
     linear_eg_fold_in,
     normalised,
     objective,
@@ -154,6 +155,31 @@ def test_items_that_are_equal_score_zero_with_a_warning():
     with pytest.warns(UserWarning, match="X is the same within every list"):
         model = ConeRank(num_atoms=2).fit(np.ones((len(y), 3)), y, query)
     assert not model.predict(np.ones((4, 3))).any()
+
+
+@pytest.mark.parametrize("num_features", [2, 6])
+def test_few_features_have_fewer_atoms_which_leave_the_order_to_be_seen(num_features):
+    rng = np.random.default_rng(num_features)
+    rows, truth = rng.normal(size=(120, num_features)), rng.normal(size=num_features)
+    queries, grades = np.repeat(np.arange(12), 10), np.digitize(rows @ truth, [-1.0, 0.0, 1.0])
+    model = ConeRank().fit(rows, grades, queries)
+    assert model.atoms_.shape == (max(1, num_features // 2), num_features)
+    assert stats.kendalltau(model.predict(rows), rows @ truth).statistic > 0.8
+    few = f"10 atoms surround the origin.* num_atoms={num_features // 2}"
+    with pytest.warns(UserWarning, match=few):
+        ConeRank(num_atoms=10, ridge=1.0).fit(rows, grades, queries)
+
+
+def test_the_distance_of_a_simplex_from_the_origin():
+    """Of a segment by hand; of others by the best of many mixtures."""
+    np.testing.assert_allclose(from_origin(3.0 * np.eye(2)), np.sqrt(0.5))
+    assert from_origin(np.array([[1.0, 0.0], [-1.0, 0.0]])) < 1e-7
+    rng = np.random.default_rng(0)
+    atoms = rng.normal(size=(3, 4))
+    mixed = rng.dirichlet(np.ones(3), 200_000) @ atoms
+    usual = np.sqrt(np.mean(np.sum(atoms**2, axis=1)))
+    least = np.sqrt(np.sum(mixed**2, axis=1).min()) / usual
+    np.testing.assert_allclose(from_origin(atoms), least, rtol=1e-3)
 
 
 def test_stochastic_gradients_take_a_hundred_passes_by_default():

@@ -7,10 +7,14 @@ import pandas as pd
 import pytest
 import sklearn
 from list_data import graded_lists
+from scipy import sparse
 from sklearn.base import clone as copy_of
 from sklearn.model_selection import GridSearchCV, GroupKFold
+from sklearn.preprocessing import StandardScaler
 
 from bayesrank import ConeRank, LambdaRank, RankRLS
+from bayesrank.estimators.checks import standardization
+from bayesrank.estimators.collaborative_features import BaseKernels
 
 MODELS = {
     "rank-rls": RankRLS(),
@@ -89,3 +93,34 @@ def test_tables_and_a_search_over_settings_with_queries_kept_whole(model):
         search.fit(X, y, query=query, groups=query)
     assert 0.0 <= search.best_score_ <= 1.0
     np.testing.assert_array_equal(search.predict(X).shape, (36,))
+
+
+@pytest.mark.parametrize("cells", [[0.1] * 30, [0.3, 0.1 + 0.2, 0.1 * 3] * 10])
+def test_a_constant_that_is_not_exact_in_binary_has_the_scale_one(cells):
+    """All five that standardise do it here; other columns are as scikit-learn scales them."""
+    rows = np.column_stack([cells, np.random.default_rng(0).normal(3.0, 2.0, 30)])
+    assert rows[:, 0].std() > 0.0
+    mean, scale, constant = standardization(rows)
+    assert constant.tolist() == [True, False] and scale[0] == 1.0
+    theirs = StandardScaler().fit(rows)
+    np.testing.assert_allclose(mean, theirs.mean_)
+    np.testing.assert_allclose(scale[1], theirs.scale_[1])
+    for found, told in zip(standardization(sparse.csr_array(rows)), (mean, scale), strict=False):
+        np.testing.assert_allclose(found, told)
+    grades, new = np.digitize(rows[:, 1], [2.0, 4.0]), rows + [[0.5, 0.0]]
+    for model in (LambdaRank(num_steps=2), ConeRank(num_atoms=1)):
+        scores = model.fit(rows, grades).predict(new)
+        assert np.abs(scores).max() < 100.0
+    kernels = BaseKernels(rows, corated=False)
+    np.testing.assert_allclose(kernels._scale[0], 1.0)
+    apart = kernels._smooth(rows[:1], new[:1])
+    np.testing.assert_allclose(apart, np.exp(-0.125 / 2.0), rtol=1e-6)
+
+
+def test_features_whose_scale_overflows_or_underflows_are_refused():
+    for column, message in (
+        ([1e308, -1e308, 1e308], "X is so large in column 1"),
+        ([1e-310, 2e-310, 3e-310], "X differs so little in column 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            standardization(np.column_stack([[1.0, 2.0, 3.0], column]))

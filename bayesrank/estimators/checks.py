@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from bayesrank import gp
 from bayesrank._stack import outside
@@ -18,6 +19,7 @@ from bayesrank._validate import check_laplacian, check_positive_values
 from bayesrank._validate import check_pairs as check_program_pairs
 
 Array = NDArray[np.float64]
+_ROUNDING = 8 * float(np.finfo(float).eps)  # relative, of values that are equal
 
 
 def check_comparisons(comparisons: Any, num_items: int) -> NDArray[np.int64]:
@@ -64,25 +66,44 @@ def check_hyperparameters(
     return values, "map" if len(values) < len(shapes) else "prior"
 
 
-def location_and_scale(features: Array, standardize: bool) -> tuple[Array, Array]:
-    """Mean and standard deviation of features, (d,) each; 1 and a warning for a constant."""
-    if not standardize:
-        return np.zeros(features.shape[1]), np.ones(features.shape[1])
+def standardization(features: Any, name: str = "X") -> tuple[Array, Array, NDArray[np.bool_]]:
+    """Mean and standard deviation of features, (d,) each, and which are constant; their scale is 1.
+
+    A feature is constant if its values are equal up to rounding. `features` (n, d) may be sparse.
+    """
+    low, high = (np.asarray(_ends(features, end)) for end in ("min", "max"))
     with np.errstate(over="ignore", invalid="ignore"):
-        mean, spread = features.mean(axis=0), features.std(axis=0)
-        constant = np.ptp(features, axis=0) == 0.0
+        if sparse.issparse(features):
+            moments: Any = mean_variance_axis(sparse.csr_matrix(features), axis=0)
+            mean, spread = moments[0], np.sqrt(moments[1])
+        else:
+            mean, spread = features.mean(axis=0), features.std(axis=0)
+        constant = high - low <= _ROUNDING * np.maximum(np.abs(low), np.abs(high))
     vast = ~(np.isfinite(mean) & np.isfinite(spread))
     if vast.any():
         raise ValueError(
-            f"X is so large in column {np.argmax(vast)} that its standard deviation overflows; "
-            "give that feature in a larger unit"
+            f"{name} is so large in column {np.argmax(vast)} that its standard deviation "
+            "overflows; give that feature in a larger unit"
         )
     lost = (spread == 0.0) & ~constant
     if lost.any():
         raise ValueError(
-            f"X differs so little in column {np.argmax(lost)} that its standard deviation "
+            f"{name} differs so little in column {np.argmax(lost)} that its standard deviation "
             "underflows; give that feature in a smaller unit"
         )
+    return mean, np.where(constant, 1.0, spread), constant
+
+
+def _ends(features: Any, end: str) -> Any:
+    found = getattr(features, end)(axis=0)
+    return found.toarray().ravel() if sparse.issparse(found) else found
+
+
+def location_and_scale(features: Array, standardize: bool) -> tuple[Array, Array]:
+    """Mean and standard deviation of features, (d,) each; 1 and a warning for a constant."""
+    if not standardize:
+        return np.zeros(features.shape[1]), np.ones(features.shape[1])
+    mean, scale, constant = standardization(features)
     if constant.any():
         warnings.warn(
             f"X has the same value for every item in column {np.argmax(constant)}, which is scaled "
@@ -90,7 +111,7 @@ def location_and_scale(features: Array, standardize: bool) -> tuple[Array, Array
             UserWarning,
             stacklevel=outside(),
         )
-    return mean, np.where(constant, 1.0, spread)
+    return mean, scale
 
 
 def graph_laplacian(laplacian: Any, features: Array) -> sparse.csr_array | None:

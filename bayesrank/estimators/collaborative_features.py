@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from bayesrank._tables import numbers_alone
+from bayesrank.estimators.checks import standardization
 from bayesrank.estimators.collaborative_data import Labels, id_list
 
 Array = NDArray[np.float64]
@@ -133,9 +134,8 @@ class BaseKernels:
     def __init__(self, features: Array | None, *, corated: bool) -> None:
         self.features, self.corated = features, corated
         if features is not None:
-            scale = features.std(axis=0)
-            self._centre, self._scale = features.mean(axis=0), np.where(scale > 0, scale, 1.0)
-            self._square = 2.0 * max(int((scale > 0).sum()), 1)
+            self._centre, self._scale, constant = standardization(features, "item_features")
+            self._square = 2.0 * max(int((~constant).sum()), 1)
 
     def known(self, users: NDArray, items: NDArray, num_items: int) -> Array | None:
         """Kernels of the items of `fit`, shape (C, m, m); None where they are EM's own."""

@@ -6,26 +6,29 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.preprocessing import StandardScaler
 
 from bayesrank._stack import outside
 from bayesrank._validate import check_choice, check_count, check_positive
 from bayesrank.datasets import QueryLists, group_queries
+from bayesrank.estimators.checks import standardization
 from bayesrank.estimators.lists import ListEstimator
 from bayesrank.estimators.options import check_options, seed_of
 from bayesrank.metrics import pairwise_error
+from bayesrank.models.cone_rank import usual_num_atoms
 from bayesrank.solvers.cone_rank import (
     Cone,
     Pairs,
     direction,
     fit_exact,
     fit_gradient,
+    from_origin,
     ordered_pairs,
     random_atoms,
 )
 
 Array = NDArray[np.float64]
 _FOLDS = 3
+_LEAST_DISTANCE = 1e-3  # from the origin, of a cone that is not the whole space
 _RIDGES = np.concatenate([[0.0], 10.0 ** np.arange(-3.0, 4.0)])  # in units of the mean eigenvalue
 
 
@@ -36,8 +39,10 @@ class ConeRank(ListEstimator):
 
     Parameters
     ----------
-    num_atoms : int, default 10
-        Number K of vectors that span the cone.
+    num_atoms : int, optional
+        Number K of vectors that span the cone; by default half of the number of features, at least
+        one and at most ten. More atoms than features can surround the origin; they then tell
+        nothing of the order, and `fit` warns.
     method : {"exact", "sg", "eg"}, default "exact"
         Alternating minimisation, or the paper's stochastic or exponentiated gradients.
     fold_in : {"projection", "printed", "linear"}, default "projection"
@@ -96,7 +101,7 @@ class ConeRank(ListEstimator):
     def __init__(
         self,
         *,
-        num_atoms: int = 10,
+        num_atoms: int | None = None,
         method: Literal["exact", "sg", "eg"] = "exact",
         fold_in: Literal["projection", "printed", "linear"] = "projection",
         ridge: float | Literal["held-out"] = "held-out",
@@ -126,8 +131,10 @@ class ConeRank(ListEstimator):
         self._check_options()
         scale = np.ones(rows.shape[1])
         if self.standardize:
-            scaler = StandardScaler(with_mean=False).fit(rows)
-            rows, scale = scaler.transform(rows), np.asarray(scaler.scale_)
+            scale = standardization(rows)[1]
+            rows = (
+                rows / scale if isinstance(rows, np.ndarray) else rows.multiply(1 / scale).tocsr()
+            )
         rho = np.sqrt(rows.shape[1]) if self.rho is None else float(self.rho)
         pairs = ordered_pairs(rows, grades, lists, float(rho), float(self.alpha))
         self.feature_scale_ = scale
@@ -143,6 +150,13 @@ class ConeRank(ListEstimator):
             self.ridge_ = float(self.ridge)
         self.atoms_, self.objective_ = cone.atoms, cone.objective
         self.coef_ = direction(cone.atoms, self.ridge_) / scale
+        if from_origin(cone.atoms) < _LEAST_DISTANCE:
+            warnings.warn(
+                f"the {len(cone.atoms)} atoms surround the origin, so that their cone is the whole "
+                f"space and the scores mean little; pass num_atoms={usual_num_atoms(scale.size)}",
+                UserWarning,
+                stacklevel=outside(),
+            )
 
     def _scores(self, rows: Any) -> Array:
         return np.asarray(rows @ self.coef_)
@@ -176,13 +190,17 @@ class ConeRank(ListEstimator):
             UserWarning,
             stacklevel=outside(),
         )
-        self.atoms_, self.coef_ = np.zeros((self.num_atoms, num_features)), np.zeros(num_features)
+        self.atoms_ = np.zeros((self._num_atoms(num_features), num_features))
+        self.coef_ = np.zeros(num_features)
         self.ridge_, self.objective_ = 0.0, 0.0
+
+    def _num_atoms(self, num_features: int) -> int:
+        return usual_num_atoms(num_features) if self.num_atoms is None else self.num_atoms
 
     def _cone(self, pairs: Pairs, rho: float, seed: int) -> Cone:
         rng = np.random.default_rng(seed)
         bound = 2.0 * rho if self.bound is None else float(self.bound)
-        atoms = random_atoms(self.num_atoms, pairs.z.shape[1], bound, rng)
+        atoms = random_atoms(self._num_atoms(pairs.z.shape[1]), pairs.z.shape[1], bound, rng)
         passes = self.num_iterations or (100 if self.method == "sg" else 10)
         if self.method == "exact":
             return fit_exact(pairs, atoms, bound, num_iterations=passes, sums=self.sums)
@@ -221,7 +239,8 @@ class ConeRank(ListEstimator):
     def _check_options(self) -> None:
         """Refuse options that are out of range."""
         check_options(self)
-        check_count(self.num_atoms, "num_atoms")
+        if self.num_atoms is not None:
+            check_count(self.num_atoms, "num_atoms")
         if self.num_iterations is not None:
             check_count(self.num_iterations, "num_iterations")
         check_choice(self.method, "method", "exact", "sg", "eg")

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from bayesrank._process import enter_jax
 from bayesrank._validate import check_choice, check_count, check_not_negative, check_positive
 from bayesrank.datasets import QueryLists
+from bayesrank.estimators.checks import standardization
 from bayesrank.estimators.lists import ListEstimator
 from bayesrank.estimators.options import seed_of
 from bayesrank.infer import EP, EPResult
@@ -155,9 +156,7 @@ class LambdaRank(ListEstimator):
 
     def _learn_network(self, dense: Array, field: LambdaField) -> None:
         """Learn the weights of a network, or of a linear score."""
-        sd = dense.std(axis=0)
-        self.feature_mean_ = dense.mean(axis=0)
-        self.feature_scale_ = np.where(sd > 0.0, sd, 1.0)
+        self.feature_mean_, self.feature_scale_, _ = standardization(dense)
         seed = seed_of(self.random_state)
         hidden = tuple(self.hidden) if self.model == "network" else ()
         self._rows = self._standard(dense)

@@ -21,11 +21,24 @@ from jax.typing import ArrayLike
 from bayesrank._validate import check_column, check_count, check_features, refuse_rows
 
 
+def usual_num_atoms(num_features: int) -> int:
+    """Half of the number of features, at least one and at most ten.
+
+    More atoms than features can surround the origin; their cone is then the whole space.
+
+    Examples
+    --------
+    >>> [usual_num_atoms(number) for number in (1, 6, 40)]
+    [1, 3, 10]
+    """
+    return min(10, max(1, num_features // 2))
+
+
 def cone_of_differences(
     z: ArrayLike,
     phi: ArrayLike | None = None,
     *,
-    num_atoms: int = 10,
+    num_atoms: int | None = None,
     bound: ArrayLike = 1.0,
     noise: ArrayLike = 1.0,
     ridge: ArrayLike = 0.0,
@@ -51,8 +64,8 @@ def cone_of_differences(
     phi : ArrayLike, optional
         Weights of the differences, positive, shape (J,); ones without it. The noise of a difference
         is ``noise / sqrt(phi)``.
-    num_atoms : int
-        Number of atoms K.
+    num_atoms : int, optional
+        Number of atoms K; see `usual_num_atoms` for the default.
     bound : ArrayLike
         Usual length of an atom.
     noise : ArrayLike
@@ -77,6 +90,8 @@ def cone_of_differences(
     """
     z = check_features(z, "z")
     num_pairs, num_features = z.shape
+    if num_atoms is None:
+        num_atoms = usual_num_atoms(num_features)
     num_atoms = check_count(num_atoms, "num_atoms")
     weights = np.ones(num_pairs) if phi is None else phi
     weights = check_column(weights, "phi", num_pairs, "biuf", "a positive number for each row")

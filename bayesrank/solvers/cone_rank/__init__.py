@@ -4,6 +4,7 @@ from bayesrank.solvers.cone_rank.fit import Cone as Cone
 from bayesrank.solvers.cone_rank.fit import direction as direction
 from bayesrank.solvers.cone_rank.fit import fit_exact as fit_exact
 from bayesrank.solvers.cone_rank.fit import fit_gradient as fit_gradient
+from bayesrank.solvers.cone_rank.fit import from_origin as from_origin
 from bayesrank.solvers.cone_rank.fit import objective as objective
 from bayesrank.solvers.cone_rank.fit import random_atoms as random_atoms
 from bayesrank.solvers.cone_rank.fold_in import eg_fold_in as eg_fold_in
@@ -25,6 +26,7 @@ __all__ = [
     "eg_fold_in",
     "fit_exact",
     "fit_gradient",
+    "from_origin",
     "linear_eg_fold_in",
     "normalised",
     "objective",

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import nnls
 
 from bayesrank.solvers.cone_rank.fold_in import (
     SumRange,
@@ -77,6 +78,18 @@ def direction(atoms: Array, ridge: float = 0.0) -> Array:
             "ridge is 0 and the atoms are linearly dependent; pass a positive ridge, or fewer atoms"
         )
     return atoms.T @ np.linalg.solve(gram + ridge * np.eye(len(gram)), np.ones(len(gram)))
+
+
+def from_origin(atoms: Array) -> float:
+    """Distance of the simplex of atoms (K, N) from the origin, as a share of their usual length.
+
+    It is 0 where the atoms surround the origin, so that their cone is a whole space.
+    """
+    unit = atoms / np.sqrt(np.mean(np.sum(atoms**2, axis=1)))
+    # Weights of sum s at distance D have the residual s^2 D^2 + (1 - s)^2, at best D^2 / (1 + D^2).
+    system = np.vstack([unit.T, np.ones(len(unit))])
+    _, residual = nnls(system, np.append(np.zeros(len(system) - 1), 1.0), maxiter=1000 * len(unit))
+    return float(residual / np.sqrt(1.0 - residual**2))
 
 
 def random_atoms(
