@@ -68,6 +68,7 @@ def seen(monkeypatch):
 
     monkeypatch.setattr(pipeline, "rank_items", rank_items)
     monkeypatch.setattr(pipeline, "analyse", analyse)
+    monkeypatch.setattr(pipeline, "state_bytes", lambda ranker: 0)
     return calls
 
 

@@ -30,7 +30,7 @@ REFUSED = [
     ("!rnak", "", "", "No such command 'rnak'."),
     ("!demo --sed 1", "", "", "No such option '--sed'"),
     ("!demo --seed -1", "", "", "Invalid value for '--seed': "),
-    ("rank --anchor A=1000 --anchor B=900", "", "", "--anchor is given twice; give it once"),
+    ("rank --anchor A=1000 --anchor B=900", "", "", "2 anchors are given; leave one of them"),
     ("by --category Task --category category", "log.csv", LOG, "--category is given twice; give"),
     ("rank --seed 1 --seed 1", "", "", "--seed is given twice"),
     ("rate --top 3 --top 4", "", "", "--top is given twice"),
