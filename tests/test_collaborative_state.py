@@ -8,7 +8,7 @@ import pytest
 from rating_data import USERS_AND_ITEMS, draw_numbers
 
 from bayesrank.infer import ConvergenceWarning
-from bayesrank.solvers.collaborative import EM, EMState, em
+from bayesrank.solvers.collaborative import EM, EMState, em, loop
 from bayesrank.solvers.collaborative.acceleration import Anderson
 from bayesrank.solvers.collaborative.loop import Loop
 
@@ -105,6 +105,18 @@ def test_users_without_ratings_are_as_all_start(data):
     mean, variance = result.functions([N])
     np.testing.assert_allclose(mean, data[2].mean())
     np.testing.assert_allclose(variance, 0.5 * np.var(data[2]))
+
+
+def test_scales_of_many_items_are_learned_first(data, monkeypatch):
+    monkeypatch.setattr(loop, "_FEW_ITEMS", M - 1)
+    monkeypatch.setattr(loop, "_LEARNING", 2)
+    kernel, scales = np.stack([np.ones((M, M)), np.eye(M)]), []
+    for most in (1, 2, 3):
+        engine = EM("gaussian", max_iterations=most)
+        result = engine.run(*data, kernel=kernel, progress_bar=False)
+        scales.append(result.state.scales)
+    assert np.all(scales[0] != scales[1])
+    np.testing.assert_array_equal(scales[1], scales[2])
 
 
 def test_states_are_of_observations_and_of_a_model(data, tmp_path):

@@ -222,11 +222,12 @@ class Collaborative(Fitted):
                 raise ValueError(f"item {item!r} is known already; leave it out")
         table = new_rows(ids, item_features, known.shape[1], self.item_feature_names_)
         kernels = self._kernels.extended(result.base_kernels, table, len(ids))
+        both = np.vstack([known, table])
         return self._copy(
             result_=result.extend_items(*kernels),
             items_=Labels([*self.items_.ids, *ids]),
-            item_features_=np.vstack([known, table]),
-            _kernels=self._kernels.with_items(table),
+            item_features_=both,
+            _kernels=self._kernels.of(both),
         )
 
     def with_users(

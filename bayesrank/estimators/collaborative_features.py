@@ -169,11 +169,10 @@ class BaseKernels:
         own[-1] = known[-1, 0, 0] * np.eye(count)
         return across, own
 
-    def with_items(self, features: Array) -> "BaseKernels":
-        """The same kernels, of further items, too."""
+    def of(self, features: Array | None) -> "BaseKernels":
+        """The same kernels, of items with these features."""
         other = copy(self)
-        known = self.features
-        other.features = features if known is None else np.vstack([known, features])
+        other.features = features
         return other
 
     def _smooth(self, first: Array, second: Array) -> Array:

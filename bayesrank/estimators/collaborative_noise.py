@@ -61,19 +61,19 @@ def chosen_share(
     judged = some & ~told & np.isin(items, items[told]) & np.isin(users, users[told])
     if judged.sum() < _FEWEST_JUDGED or not np.var(ratings[told]):
         return _USUAL
-    kernel = kernels.known(users[told], items[told], num_items)
+    features, position = kernels.features, np.searchsorted(kept, items)
+    some_kernels = kernels.of(None if features is None else features[kept])
     run: dict[str, Any] = {
         "num_users": len(order),
         "num_items": len(kept),
-        "kernel": None if kernel is None else kernel[:, kept[:, None], kept],
+        "kernel": some_kernels.known(users[told], position[told], len(kept)),
         "progress_bar": False,
     }
     scores = []
     for share in _SHARES:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            place = np.searchsorted(kept, items)
-            result = engine(share).run(users[told], place[told], ratings[told], **run)
-        mean, variance = result.predict_number(users[judged], place[judged])
+            result = engine(share).run(users[told], position[told], ratings[told], **run)
+        mean, variance = result.predict_number(users[judged], position[judged])
         scores.append(norm.logpdf(ratings[judged], mean, np.sqrt(variance)).mean())
     return _SHARES[int(np.argmax(scores))]

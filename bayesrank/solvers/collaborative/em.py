@@ -97,8 +97,9 @@ class EM:
     -----
     EM goes further than its own steps by Anderson's acceleration [2]_, unless that lowers the
     objective. It learns the scales of base kernels if `run` gets any, and for levels of up to 200
-    items. Beyond 3,000 items, those observed least have their own means, and follow the others by
-    the base kernel, independent given these [3]_.
+    items; those of more than 500 items in the first 15 iterations. Beyond 3,000 items, those
+    observed least have their own means, and follow the others by the base kernel, independent given
+    these [3]_.
 
     Examples
     --------

@@ -11,6 +11,9 @@ from bayesrank.solvers.collaborative.steps import EMSteps, Expected
 _QUIET = 10
 # Nats per observation: EP's evidence is right at its fixed point only.
 _SLACK = 1e-5
+# With more items, the scales of the base are learned in so many iterations: their step takes half
+# the time of one, and they settle before kernel and mean do.
+_FEW_ITEMS, _LEARNING = 500, 15
 
 
 class Loop:
@@ -45,7 +48,8 @@ class Loop:
             return
         self.trace.append(self.log_evidence + self.log_prior)
         self._sound = self.state
-        new = self.steps.maximize(found)
+        learn = len(self.state.kernel) <= _FEW_ITEMS or len(self.trace) <= _LEARNING
+        new = self.steps.maximize(found, learn=learn)
         self._plain, self.state = self._further(self.state, new)
 
     def _further(self, old: EMState, new: EMState) -> tuple[EMState | None, EMState]:

@@ -109,8 +109,13 @@ class SharedProcess:
         value = -0.5 * self.mean_strength * _square(factor, base, gap, gap)
         return value + float(self.prior.log_density(factor, base.factor))
 
-    def maximize(self, state: Any, shift: Array, spread: Array, num_users: int) -> Any:
-        """The state after the M-step, from sums of the E-step, see `users.scatter`."""
+    def maximize(
+        self, state: Any, shift: Array, spread: Array, num_users: int, *, learn: bool = True
+    ) -> Any:
+        """The state after the M-step, from sums of the E-step, see `users.scatter`.
+
+        `learn` the scales, too, where these are learned.
+        """
         n, kappa, base = num_users, self.mean_strength, self.base(state.scales)
         kernel, level, scales = state.kernel, state.level, state.scales
         columns = np.concatenate([kernel, base.weights.T @ kernel]) if len(base.own) else kernel
@@ -122,7 +127,7 @@ class SharedProcess:
             level = np.asarray(next(sums) / next(sums))
         gap = average - level
         moments = _moments(columns, base, spread - np.outer(shift / n, shift), n, gap, kappa)
-        if self.learns:
+        if self.learns and learn:
             objective = ScaleObjective(self.kernels, base.weights, moments, n, self.prior)
             scales = objective.improved(scales, hold=self.holds_size)
         core = np.asarray(self.prior.maximize(moments.core, self.base(scales).core, n))

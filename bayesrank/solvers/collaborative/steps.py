@@ -100,11 +100,12 @@ class EMSteps:
         value = self.likelihood.log_prior(self._params(state))
         return value if self.shared is None else value + self.shared.log_prior(state)
 
-    def maximize(self, found: Expected) -> EMState:
-        """The state after the M-step."""
+    def maximize(self, found: Expected, *, learn: bool = True) -> EMState:
+        """The state after the M-step; `learn` the scales of the base, too."""
         state, num_users = found.state, int(self.there.sum())
         if self.shared is not None:
-            state = self.shared.maximize(state, found.shift, found.spread, num_users)
+            sums = found.shift, found.spread
+            state = self.shared.maximize(state, *sums, num_users, learn=learn)
             return self.users_own(state, found, pooled=True)
         # Each user's own level and scale, as in a model of this user alone.
         scale = state.user_scale * (1.0 + found.trace / np.maximum(self.count, 1))
