@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from refusals import refused
 
+from bayesrank.active import QueryLoop
 from bayesrank.active.store import Journal, JournalError, files, read_journal
 from bayesrank.active.store.lines import sealed
 
@@ -363,3 +364,16 @@ def test_a_new_journal_and_each_record_are_synced(tmp_path, monkeypatch):
         assert synced == ["file", "folder"]  # the first line, and the name of the file
         journal.append(answer(0))
         assert synced == ["file", "folder", "file"]
+
+
+def test_a_journal_keeps_who_was_shown_first_and_journals_without_it_load(tmp_path):
+    path, items = tmp_path / "j.jsonl", ["tea", "milk", "water"]
+    with QueryLoop(items, journal=path) as loop:
+        loop.tell("milk", "tea", judge="Ann", shown_first="tea")
+        loop.tell("tea", "water", tie=True, shown_first="water")
+        loop.tell("tea", "water")
+        with pytest.raises(ValueError, match="shown_first is 'water'; pass the winner or the lo"):
+            loop.tell("tea", "milk", shown_first="water")
+    assert [record.get("shown") for record in read_journal(path).records] == [0, 2, None]
+    with QueryLoop(items, journal=path) as loop:
+        assert [answer.shown_first for answer in loop.answers] == ["tea", "water", None]

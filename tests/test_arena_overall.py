@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bayesrank import ArenaRanker
+from bayesrank import ArenaRanker, PairwiseRanker, _memory
 from bayesrank.infer import EP
 from bayesrank.models import thurstone
 
@@ -108,3 +108,12 @@ def test_skills_from_an_anchor_have_intervals_of_differences(ranker):
     assert found.names == plain.names and (found.rank_upper == plain.rank_upper).all()
     with pytest.raises(ValueError, match="name an item of fit"):
         ranker.rank(anchor="m9")
+
+
+def test_a_log_that_memory_cannot_hold_is_refused_before_the_fit(monkeypatch):
+    monkeypatch.setattr(_memory, "available", lambda: 10**5)
+    said = "6 items and 600 comparisons in 4 categories take .* rank fewer items or categories"
+    with pytest.raises(ValueError, match=said):
+        ArenaRanker().fit(log(0, 600)[0])
+    with pytest.raises(ValueError, match="6 items and 600 comparisons take .* rank fewer items"):
+        PairwiseRanker().fit(log(0, 600)[0][["winner", "loser"]])

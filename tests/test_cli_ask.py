@@ -170,13 +170,16 @@ def test_export_is_read_by_rank(items, ask, tmp_path, capsys):
     assert code == 0
     assert out == (
         "2 answers are in out.csv; rank them with: python -m bayesrank rank out.csv --items "
-        f"{items}\n"
+        f"{items} --no-home\n"
     )
     data = read_comparisons("out.csv", items)
     assert data.comparisons.tolist() == [[e.first, e.second] for e in events("j.jsonl")]
     assert data.judge_names == ("Ann", "unnamed")
     with open("out.csv", newline="") as file:
-        assert [row[2] for row in csv.reader(file)] == ["judge", "Ann", "unnamed"]
+        rows = list(csv.reader(file))
+    assert rows[0] == ["first", "second", "preference", "judge"]
+    assert [row[2:] for row in rows[1:]] == [["1", "Ann"], ["-1", "unnamed"]]
+    assert data.position is not None and data.position.tolist() == [1.0, -1.0]
     assert sorted(os.listdir(tmp_path)) == ["items.csv", "j.jsonl", "out.csv"]
 
 

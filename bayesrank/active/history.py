@@ -12,7 +12,9 @@ from bayesrank.active.store import JournalError
 
 
 class Answer(NamedTuple):
-    """An answer: names of winner and loser, in no order if `tie`, and who gave it.
+    """An answer: names of winner and loser, in no order if `tie`, who gave it, and who was first.
+
+    `shown_first` is the item that was shown first, or None if nobody said it.
 
     Examples
     --------
@@ -25,16 +27,21 @@ class Answer(NamedTuple):
     loser: Hashable
     judge: str | None
     tie: bool = False
+    shown_first: Hashable | None = None
 
 
 class Event(NamedTuple):
-    """An answer (the first item won), a tie or a skipped question, and the record it came with."""
+    """An answer (the first item won), a tie or a skipped question, and the record it came with.
+
+    `shown` is the number of the item that was shown first, if it is known.
+    """
 
     record: int
     kind: str
     first: int
     second: int
     judge: str | None
+    shown: int | None = None
 
 
 @dataclass(frozen=True)
@@ -107,7 +114,8 @@ def replay(records: Iterable[Mapping[str, Any]], before: History | None = None) 
         number, kind = record["n"], record["event"]
         if kind in ("answer", "tie", "skip"):
             first, second = ("winner", "loser") if kind == "answer" else ("first", "second")
-            events[number] = Event(number, kind, record[first], record[second], record["judge"])
+            pair = record[first], record[second]
+            events[number] = Event(number, kind, *pair, record["judge"], record.get("shown"))
         elif kind == "undo":
             if events.pop(record["of"], None) is None:
                 raise JournalError(

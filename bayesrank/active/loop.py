@@ -107,7 +107,7 @@ class QueryLoop(Session):
     >>> loop.tell(question.first, question.second)
     >>> loop.tell("coffee", "tea", judge="Ann")
     >>> loop.undo()
-    Answer(winner='coffee', loser='tea', judge='Ann', tie=False)
+    Answer(winner='coffee', loser='tea', judge='Ann', tie=False, shown_first=None)
     >>> len(loop.answers)
     1
     """
@@ -201,7 +201,13 @@ class QueryLoop(Session):
             return self._questions(n, judge)
 
     def tell(
-        self, winner: Hashable, loser: Hashable, *, judge: str | None = None, tie: bool = False
+        self,
+        winner: Hashable,
+        loser: Hashable,
+        *,
+        judge: str | None = None,
+        tie: bool = False,
+        shown_first: Hashable | None = None,
     ) -> None:
         """Take an answer, to a question that was asked or to any other.
 
@@ -216,6 +222,9 @@ class QueryLoop(Session):
             Who answered.
         tie : bool, default False
             Whether the two are about equal; then their order means nothing.
+        shown_first : optional
+            The item that was shown first. The loop does not learn from it; the answers have it, so
+            that a ranker can tell the judges' order bias from skill.
 
         Raises
         ------
@@ -223,10 +232,13 @@ class QueryLoop(Session):
             If there is no such item, or they are the same; if the answer cannot be written.
         """
         first, second = self._items.pair(winner, loser)
+        if shown_first not in (None, winner, loser):
+            raise ValueError(f"shown_first is {shown_first!r}; pass the winner or the loser")
+        said = {} if shown_first is None else {"shown": self._items.find(shown_first)}
         if tie:
-            self._append("tie", judge, first=first, second=second)
+            self._append("tie", judge, said, first=first, second=second)
         else:
-            self._append("answer", judge, winner=first, loser=second)
+            self._append("answer", judge, said, winner=first, loser=second)
 
     def skip(self, first: Hashable, second: Hashable, *, judge: str | None = None) -> None:
         """Take "can't say" for an answer: the loop learns nothing, and does not ask it again.
@@ -244,7 +256,7 @@ class QueryLoop(Session):
             As for `tell`.
         """
         one, other = self._items.pair(first, second)
-        self._append("skip", judge, first=one, second=other)
+        self._append("skip", judge, {}, first=one, second=other)
 
     def undo(self, *, judge: str | None = None) -> Answer | tuple[Hashable, Hashable]:
         """Take back the last answer or skipped question, or the last one of a judge.
@@ -401,10 +413,10 @@ class QueryLoop(Session):
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _append(self, kind: str, judge: str | None, **items: int) -> None:
+    def _append(self, kind: str, judge: str | None, more: Mapping[str, int], **items: int) -> None:
         _check_judge(judge)
         labels = [str(self.items[number]) for number in items.values()]
-        record = {"event": kind, **items, "labels": labels, "judge": judge}
+        record = {"event": kind, **items, **more, "labels": labels, "judge": judge}
         with self._turn:
             self.log.append({**record, "time": now()})
 

@@ -162,7 +162,8 @@ class Session:
 
     def _answer(self, event: Event) -> Answer:
         pair = self.items[event.first], self.items[event.second]
-        return Answer(*pair, event.judge, event.kind == "tie")
+        shown = None if event.shown is None else self.items[event.shown]
+        return Answer(*pair, event.judge, event.kind == "tie", shown)
 
     def _beliefs_about(self, judge: str | None) -> Beliefs:
         fit, noise = self._fit, self._posterior.noise(self._history, judge)

@@ -103,6 +103,7 @@ class AskSession:
             return self._stop_or_go_on(progress)
         question = questions[0]
         word = self._read(question, progress)
+        pair = question.first, question.second
         if word == "quit":
             return False
         if word == "undo":
@@ -111,12 +112,11 @@ class AskSession:
             self._loop.skip(question.first, question.second, judge=self._judge)
             self._note = "Skipped; it will not be asked again."
         elif word in ("first", "second"):
-            pair = question.first, question.second
             winner, loser = pair if word == "first" else pair[::-1]
-            self._loop.tell(winner, loser, judge=self._judge)
+            self._loop.tell(winner, loser, judge=self._judge, shown_first=question.first)
             self._note = self._saved(winner, "over", loser)
         elif word == "tie":
-            self._loop.tell(question.first, question.second, tie=True, judge=self._judge)
+            self._loop.tell(*pair, tie=True, judge=self._judge, shown_first=question.first)
             self._note = self._saved(question.first, "and", question.second, " are about equal")
         else:
             self._note = _HELP
@@ -405,11 +405,16 @@ def _export(items: Items, journal: Path, export: Path) -> None:
     if not answers:
         raise OutputError(f"{journal}: there is no answer to export yet; answer questions first")
     several = len({answer.judge for answer in answers}) > 1
-    ties = any(answer.kind == "tie" for answer in answers)
-    rows = [["winner", "loser", *(["tie"] if ties else []), *(["judge"] if several else [])]]
+    unknown = any(answer.shown is None for answer in answers)
+    said = ["first", "second", "preference", *["neutral"] * unknown, *["judge"] * several]
+    rows = [said]
     for answer in answers:
-        row = [items.names[answer.first], items.names[answer.second]]
-        row += [str(int(answer.kind == "tie"))] if ties else []
+        pair = answer.first, answer.second
+        better = 0 if answer.kind == "tie" else 1
+        if answer.shown == answer.second:
+            pair, better = pair[::-1], -better
+        row = [*(items.names[item] for item in pair), str(better)]
+        row += [str(int(answer.shown is None))] if unknown else []
         rows.append([*row, *([answer.judge or "unnamed"] if several else [])])
     give_tables([(export, rows)], "give another --export")
     said = f"{len(answers)} answers are in {export}; rank them with: {_rank(export, items)}"
@@ -417,5 +422,5 @@ def _export(items: Items, journal: Path, export: Path) -> None:
 
 
 def _rank(export: Path, items: Items) -> str:
-    features = [] if items.features is None else ["--items", str(items.path)]
+    features = [] if items.features is None else ["--items", str(items.path), "--no-home"]
     return shlex.join(["python", "-m", "bayesrank", "rank", str(export), *features])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import click
 import numpy as np
 
-from bayesrank._memory import check_memory
+from bayesrank._memory import TooLargeError
 from bayesrank._states import state_bytes
 from bayesrank.cli.document import DOCUMENT, document, dumped, refuse_another_input
 from bayesrank.cli.outputs import Job, OutputError, compact, csv_text, drawn, job
@@ -115,7 +115,6 @@ class Analysis(NamedTuple):
 
 def run(data: ComparisonData, settings: Settings) -> None:
     """Do the main job on `data`: print the table, then check the fit and write the results."""
-    _check_memory(data)
     inputs = settings.inputs
     with job(settings.out, FILES, inputs, quiet=settings.quiet) as run:
         if not settings.force:
@@ -178,17 +177,6 @@ def _some(names: Sequence[str]) -> str:
 def num_draws(num_items: int) -> int:
     """How many posterior draws a ranking takes: 2,000, of very many items fewer, 200 at least."""
     return max(_FEWEST_DRAWS, min(_DRAWS, _NUMBERS_DRAWN // num_items))
-
-
-def _check_memory(data: ComparisonData) -> None:
-    """Refuse draws of skills, judges and categories that will not fit into memory."""
-    n = data.num_items
-    need = 3 * num_draws(n) * n + 10 * data.num_comparisons
-    if data.judges is not None or data.categories is not None:
-        latents = n * (1 + len(data.category_names)) + 2
-        need += latents * (4 * latents + 7 * len(data.judge_names))
-    what = f"{n:,} items and {data.num_comparisons:,} comparisons"
-    check_memory(8 * need, what, "rank fewer items")
 
 
 def rank_items(data: ComparisonData, settings: Settings, steps: Steps) -> Ranking:
@@ -299,7 +287,7 @@ def _fit(
     try:
         return ranker.fit(data, callback=callback)
     except ValueError as error:
-        if not isinstance(settings.hyperparameters, Mapping):
+        if isinstance(error, TooLargeError) or not isinstance(settings.hyperparameters, Mapping):
             raise
         raise OutputError(f"--hyperparameters: {error}") from error
 

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesrank._memory import check_memory
 from bayesrank.datasets import ComparisonData
 from bayesrank.estimators.base import engine_of
 from bayesrank.estimators.checks import check_hyperparameters
@@ -73,6 +74,7 @@ def fit_skills(
     data: ComparisonData | Events, skills: Skills, settings: FitSettings, callback: Callback = None
 ) -> RankerFit:
     """Learn hyperparameters and skills from comparisons, or from orders as events."""
+    _check_room(skills.items, data, 0, settings)
     program, args, options, shapes = _call(data, skills, settings.likelihood)
     params, choice = check_hyperparameters(settings.hyperparameters, shapes, _CHOICES)
     of_pairs = isinstance(data, ComparisonData)
@@ -99,6 +101,8 @@ def fit_log(
     data: ComparisonData, skills: Skills, settings: FitSettings, callback: Callback
 ) -> RankerFit:
     """Learn the scales and skills of a log with whatever columns it has."""
+    categories = len(data.category_names) if len(data.category_names) > 1 else 0
+    _check_room(data.num_items, data, data.num_items * (1 + categories) + 2, settings)
     counted = arena_data(data.num_items, data.comparisons, **arguments_of(data))
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("scale", *scales_of(data)), ())
     fixed, choice = check_hyperparameters(settings.hyperparameters, shapes, _CHOICES)
@@ -112,6 +116,18 @@ def fit_log(
         return _averaged(call, _bucket(data, skills, settings), settings, callback)
     params = {name: np.asarray(value) for name, value in result.scales.items()}
     return RankerFit(result, params, "prior" if choice == "prior" else "map")
+
+
+def _check_room(items: Any, data: Any, dense: int, settings: FitSettings) -> None:
+    """Refuse draws, and covariances of `dense` latents with judges, that memory cannot hold."""
+    n = items if isinstance(items, int) else len(items)
+    comparisons = data.num_comparisons if isinstance(data, ComparisonData) else 0
+    judges = len(data.judge_names) if isinstance(data, ComparisonData) else 0
+    need = 3 * settings.num_samples * n + 10 * comparisons + dense * (6 * dense + 7 * judges)
+    what = f"{n:,} items and {comparisons:,} comparisons" if comparisons else f"{n:,} items"
+    if dense > n + 2:
+        what += f" in {(dense - 2) // n - 1:,} categories"
+    check_memory(8 * need, what, "rank fewer items" + (" or categories" if dense > n + 2 else ""))
 
 
 def _bucket(data: ComparisonData | Events, skills: Skills, settings: FitSettings) -> Bucket | None:
