@@ -154,7 +154,7 @@ def test_rank_reads_both_files(folder, seen, capsys):
     cells = lines[1].split()
     assert cells[:3] == ["1", "1", "[red]A[/red]"]
     assert cells[4:] == ["±", "0.10", ">99%", ">99%", "1"]
-    assert lines[3].split()[-4:] == ["0.10", "<0.1%", "-", "3"]
+    assert lines[3].split()[-4:] == ["0.10", "<1%", "-", "3"]
     assert "Columns not used: day" in printed.err
     table = Path("o/ranking.csv").read_text().splitlines()
     assert table[0].startswith("rank,item,skill_mean,skill_sd") and len(table) == 4

@@ -14,6 +14,7 @@ from bayesrank.estimators import ArenaRanker
 from bayesrank.infer import EP
 from bayesrank.models.comparisons import SCALES, judged_comparisons
 from bayesrank.solvers.comparisons import arena_data, fit_arena
+from bayesrank.solvers.comparisons.judges_state import initial_state
 
 
 def simulate(seed, n, judges, categories, size, *, careless=0):
@@ -326,3 +327,18 @@ def test_standard_deviations_of_a_ranking_are_free_of_the_chance_of_draws():
         for found in (one, other):
             shown = [found.sd[found.names.index(name)] for name in group]
             np.testing.assert_allclose(shown, sd, rtol=1e-9)
+
+
+@pytest.mark.parametrize("positions", [(0, 1), (-1, 0, 1), (-1.0, 0.5, 2.0)])
+def test_the_precision_of_latents_is_that_of_the_rows_whatever_the_positions(positions):
+    rng = np.random.default_rng(0)
+    pairs = np.array([rng.choice(4, 2, replace=False) for _ in range(30)])
+    data = arena_data(4, pairs, position=np.ones(30))
+    data = data._replace(position=rng.choice(positions, len(data.first)))
+    state = initial_state(data, {})
+    state.precision = rng.uniform(0.1, 1.0, len(data.first))
+    rows = np.zeros((len(data.first), 5))
+    rows[np.arange(len(rows)), data.first], rows[np.arange(len(rows)), data.second] = 1.0, -1.0
+    rows[:, 4] = data.position
+    expected = rows.T @ ((data.counts * state.precision)[:, None] * rows) + np.diag(state.prior())
+    np.testing.assert_allclose(state.shared_precision(), expected)

@@ -4,15 +4,18 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from numpyro import handlers
 
 from bayesrank.datasets import ComparisonData
+from bayesrank.infer import EP
 from bayesrank.models import thurstone
 from bayesrank.models.comparisons import SCALES
 from bayesrank.solvers.comparisons import TERMS, Asked, EPSkills
-from bayesrank.solvers.comparisons.terms import arguments_of, margin_rows
+from bayesrank.solvers.comparisons.posterior import _KeptApart
+from bayesrank.solvers.comparisons.terms import MarginRows, arguments_of, margin_rows
 
 RNG = np.random.default_rng(1)
 PAIRS = np.array([RNG.choice(4, 2, replace=False) for _ in range(9)])
@@ -69,3 +72,20 @@ def test_rows_of_comparisons_to_come_are_those_of_the_program():
         [part] = skills.components(shares)
         found = part.margins(margin_rows(asked, skills.at))[0][0]
         np.testing.assert_allclose(found, trace["comparison"]["fn"].margin[row], rtol=1e-5)
+
+
+def test_variances_of_rows_with_more_than_skills_where_covariances_are_not_kept():
+    """Skills come second among the latents; the position in the rows is independent of them."""
+    pairs = np.array([(0, 1), (1, 2), (0, 2), (2, 3)])
+    result: Any = EP(thurstone).run(
+        jax.random.key(0), 4, pairs, position=np.ones(4), params={"scale": 1.0}
+    )
+    skills = EPSkills(result)
+    at, known = skills.at, result.joint_covariance
+    rows = margin_rows(Asked(np.array([0, 3]), np.array([2, 1]), 1.0), at)
+    apart = _KeptApart(result).variances(rows)
+    i, j, p = rows.columns.T
+    own = np.diagonal(known)
+    np.testing.assert_allclose(apart, own[i] + own[j] - 2.0 * known[i, j] + own[p], rtol=1e-6)
+    one = MarginRows.of(4, (1.0, at["f"]))
+    np.testing.assert_allclose(_KeptApart(result).variances(one), own[at["f"]])

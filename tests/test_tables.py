@@ -7,7 +7,7 @@ from refusals import refused
 
 from bayesrank import PairwiseRanker, bounds, metrics
 from bayesrank._tables import column_names, plain_array
-from bayesrank.estimators.checks import check_comparisons, check_pairs
+from bayesrank.estimators.checks import comparison_numbers, pair_numbers
 from bayesrank.estimators.collaborative_data import check_triples
 from bayesrank.online import PRank
 
@@ -61,19 +61,19 @@ class ArrowColumn:
     ids=["plain", "nullable", "objects", "capitals", "blanks", "arrow"],
 )
 def test_winners_and_losers_go_by_their_names(table):
-    assert check_comparisons(table, 3).tolist() == WANTED
+    assert comparison_numbers(table, 3).tolist() == WANTED
 
 
 def test_columns_of_other_names_go_by_their_places():
     other = PAIRS.set_axis(["better", "worse"], axis=1)
-    assert check_comparisons(other, 3).tolist() == PAIRS.to_numpy().tolist()
-    assert check_pairs(other.astype("Int64"), 3).tolist() == PAIRS.to_numpy().tolist()
+    assert comparison_numbers(other, 3).tolist() == PAIRS.to_numpy().tolist()
+    assert pair_numbers(other.astype("Int64"), 3).tolist() == PAIRS.to_numpy().tolist()
 
 
 def test_cells_that_hold_nothing_are_named_by_their_row():
     gap = PAIRS.astype("Int64").mask(PAIRS == 2)
-    refused("comparisons has no item in row 1", check_comparisons, gap, 3)
-    refused("comparisons has no item in row 0", check_comparisons, [(0, None)], 3)
+    refused("comparisons has no item in row 1", comparison_numbers, gap, 3)
+    refused("comparisons has no item in row 0", comparison_numbers, [(0, None)], 3)
     with pytest.raises(ValueError, match="ties is nan in row 1; pass True or False"):
         PairwiseRanker().fit(PAIRS, ties=pd.Series([True, None, False], dtype="boolean"))
     refused("X is nan in row 1, column 1", PRank(3).partial_fit, gap, [1, 2, 3])

@@ -7,7 +7,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from bayesrank._names import count_of, shown
-from bayesrank.ranking.columns import count, percent, whole_percent
+from bayesrank.ranking.columns import count_text, percent, whole_percent
 
 _OPEN_ROWS, _MOST_ROWS = 20, 2000
 
@@ -80,7 +80,7 @@ def ranking_rows(items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             "ranks": "-" if sizes[group] == 1 else _ends(item["rank_lower"], item["rank_upper"]),
             "best": "-" if sizes[group] == 1 else percent(item["prob_best"]),
             "next": _chance(item["prob_better_than_next"]),
-            "record": "-".join(count(item[name]) for name in counts if name in item),
+            "record": "-".join(count_text(item[name]) for name in counts if name in item),
         }
         for place, (item, group) in enumerate(zip(kept, groups, strict=False))
     ]

@@ -162,7 +162,7 @@ def _agreement(
 ) -> "tuple[list[DesignEffect], list[Sway]]":
     """Design effects of what rows share, the largest first, and effects of what sides have."""
     from bayesrank.diagnostics.agreement import Residuals, clusters_of
-    from bayesrank.estimators.skills import posterior_of
+    from bayesrank.estimators.skills import ranker_posterior
 
     clusters = clusters_of(data)
     if not _has_margins(data, result) or not (clusters or data.contrasts):
@@ -172,7 +172,7 @@ def _agreement(
         return np.asarray(win_chance(margin, params))
 
     prior_sd = float(params.get("scale", params.get("amplitude", 1.0)))
-    rows = Residuals(data, posterior_of(result), chance, prior_sd)
+    rows = Residuals(data, ranker_posterior(result), chance, prior_sd)
     effects = [rows.design_effect(name, codes) for name, codes in clusters.items()]
     sways = [rows.sway(name, gap) for name, gap in data.contrasts.items()]
     return (
@@ -271,7 +271,7 @@ def _margins(
 ) -> tuple[ComparisonData, Callable[[int], np.ndarray] | None] | None:
     """Which comparisons to look at, and their margins where more than today's skill decides."""
     from bayesrank.diagnostics.margins import margins_in_time, margins_of_log
-    from bayesrank.estimators.skills import posterior_of
+    from bayesrank.estimators.skills import ranker_posterior
 
     if data.times is not None:
         late = np.argsort(data.times, kind="stable")[-_MOST_IN_TIME:]
@@ -280,7 +280,7 @@ def _margins(
         return None if margins is None else (data.where(rows), lambda k: margins[k % _DRAWS])
     if is_log(data):
         rows = data.distinct()
-        return rows, margins_of_log(rows, posterior_of(result), number)
+        return rows, margins_of_log(rows, ranker_posterior(result), number)
     return data, None
 
 

@@ -99,10 +99,11 @@ def _needed(skills: np.ndarray, chance: Callable[[float], float], level: float) 
     even, likely = comparisons_needed(skills, chance, level=level)
     if likely > _MOST:
         return "They are too close to say how many more comparisons would separate them."
-    more = count_of(_rough(even), "more comparison")
+    more, enough = count_of(_rough(even), "more comparison"), _rough(likely)
+    further = "" if enough == _rough(even) else f", {enough:,} with a chance of 80%"
     return (
-        f"{more} with the leader would separate it from them with an even chance, "
-        f"{_rough(likely):,} with a chance of 80%, if the true gaps match today's estimates."
+        f"{more} with the leader would separate it from them with an even chance{further}, if the "
+        "true gaps match today's estimates."
     )
 
 

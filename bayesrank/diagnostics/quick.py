@@ -17,7 +17,7 @@ from bayesrank.datasets.outcomes import TIE, WIN
 from bayesrank.diagnostics.crosscheck import crosscheck
 from bayesrank.diagnostics.crosscheck_result import CrossCheck
 from bayesrank.diagnostics.full_check import Chains, Claim, against_nuts
-from bayesrank.diagnostics.skills import size_of
+from bayesrank.diagnostics.skills import claim_size
 from bayesrank.infer import EPResult, IntegratedEPResult
 from bayesrank.infer.spi import DensePosterior, ImportanceCheck
 from bayesrank.models import preference_gp, thurstone
@@ -79,7 +79,7 @@ def crosschecked_skills(
 ) -> Crosschecked:
     """Check skills of a program with further latents, by NUTS where it is small."""
     full = how == "full"
-    if not full and np.any(np.greater(size_of(fit), (MOST_ROWS, MOST_WITH_FURTHER))):
+    if not full and np.any(np.greater(claim_size(fit), (MOST_ROWS, MOST_WITH_FURTHER))):
         return Crosschecked(None, None)
     # A step costs more than where skills are all that is drawn.
     num_samples = NUTS["num_samples"] if full else NUTS["num_samples"] // 2

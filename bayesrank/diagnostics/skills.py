@@ -53,7 +53,7 @@ def _claim(called: Any, mean: Array, covariance: Array, hidden: tuple[str, ...])
     return Claim(called, mean, covariance, {"f": mean.shape}, draws, hidden)
 
 
-def size_of(claim: Claim) -> tuple[int, int]:
+def claim_size(claim: Claim) -> tuple[int, int]:
     """How many rows the program is called with, and how many latents it has."""
     columns = jax.tree.leaves(claim.called[1])
     rows = max(np.shape(column)[0] for column in columns if np.ndim(column))

@@ -17,7 +17,6 @@ from bayesrank.estimators.skills import fit_log
 from bayesrank.inferencedata.draws import draws_to_arviz
 from bayesrank.ranking import RankSummary
 from bayesrank.solvers.comparisons import ArenaFit, Asked
-from bayesrank.solvers.comparisons.judges import drawn
 from bayesrank.solvers.comparisons.skills import Independent
 
 Array = NDArray[np.float64]
@@ -354,8 +353,8 @@ class ArenaRanker(NamedRanker):
         n, random = fit.num_items, check_random_state(self.random_state)
         known = np.diagonal(fit.covariance) == 0.0
         draws = np.tile(fit.mean, (self.num_samples, 1))
-        covariance = fit.covariance[np.ix_(~known, ~known)]
-        draws[:, ~known] = drawn(fit.mean[~known], covariance, self.num_samples, random)
+        root = np.linalg.cholesky(fit.covariance[np.ix_(~known, ~known)])
+        draws[:, ~known] += random.standard_normal((self.num_samples, len(root))) @ root.T
         skills, *within = np.split(
             draws[:, : n * (1 + fit.num_categories)], 1 + fit.num_categories, 1
         )
@@ -382,6 +381,7 @@ class ArenaRanker(NamedRanker):
 
     def _shares(self, category: Hashable | None = None) -> Array | None:
         """Shares of categories: all of one that is named, or those of the overall skills."""
+        self._posterior()
         if category is not None:
             own = self._number(category, self.category_names_, "category")
             return np.eye(len(self.category_names_))[own]

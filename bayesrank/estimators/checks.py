@@ -14,15 +14,18 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 from bayesrank import gp
 from bayesrank._stack import outside
 from bayesrank._tables import column_names, missing, plain_array
-from bayesrank._validate import check_comparisons as check_program_comparisons
-from bayesrank._validate import check_laplacian, check_positive_values
-from bayesrank._validate import check_pairs as check_program_pairs
+from bayesrank._validate import (
+    check_comparisons,
+    check_laplacian,
+    check_pairs,
+    check_positive_values,
+)
 
 Array = NDArray[np.float64]
 _ROUNDING = 8 * float(np.finfo(float).eps)  # relative, of values that are equal
 
 
-def check_comparisons(comparisons: Any, num_items: int) -> NDArray[np.int64]:
+def comparison_numbers(comparisons: Any, num_items: int) -> NDArray[np.int64]:
     """Comparisons of row numbers as integers (K, 2); a table's columns go by their names."""
     pairs = plain_array(comparisons)
     named = [str(name).strip().lower() for name in column_names(comparisons) or ()]
@@ -33,7 +36,7 @@ def check_comparisons(comparisons: Any, num_items: int) -> NDArray[np.int64]:
     if pairs.ndim == 2 and pairs.dtype.kind in "OUSf":
         _refuse_other_than_numbers(pairs)
     with jax.enable_x64(True):
-        return np.asarray(check_program_comparisons(pairs, num_items))
+        return np.asarray(check_comparisons(pairs, num_items))
 
 
 def _refuse_other_than_numbers(pairs: NDArray[Any]) -> None:
@@ -137,6 +140,6 @@ def graph_laplacian(laplacian: Any, features: Array) -> sparse.csr_array | None:
         return sparse.csr_array(np.asarray(check_laplacian(matrix, len(features))))
 
 
-def check_pairs(pairs: ArrayLike, num_items: int, name: str = "pairs") -> NDArray[np.intp]:
+def pair_numbers(pairs: ArrayLike, num_items: int, name: str = "pairs") -> NDArray[np.intp]:
     """Pairs of items' row numbers as integers, shape (P, 2); an empty list is none."""
-    return check_program_pairs(plain_array(pairs), num_items, name).astype(np.intp)
+    return check_pairs(plain_array(pairs), num_items, name).astype(np.intp)

@@ -13,7 +13,7 @@ from bayesrank._names import alike_note
 from bayesrank._tables import column_names, plain_array, unmasked
 from bayesrank.datasets import ComparisonData, ReadingNote, read_comparisons
 from bayesrank.datasets.cells import NOTHING, TIED
-from bayesrank.estimators.checks import check_comparisons
+from bayesrank.estimators.checks import comparison_numbers
 from bayesrank.estimators.collaborative_data import id_list
 from bayesrank.ranking import connected_components
 from bayesrank.solvers.comparisons.terms import TERMS, read_weights
@@ -150,7 +150,7 @@ def _numbered(
     """Numbers of winner and loser, shape (K, 2), and the items' names."""
     if isinstance(items, int):
         two = [plain_array(columns[name]) for name in ("winner", "loser")] if columns else None
-        numbers = check_comparisons(comparisons if two is None else np.column_stack(two), items)
+        numbers = comparison_numbers(comparisons if two is None else np.column_stack(two), items)
         return numbers, range(items)
     named = read_pairs(comparisons, "comparisons", columns)
     codes, seen = _factorized(named, "comparisons")

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bayesrank.datasets import ComparisonData
 from bayesrank.estimators.base import ScaleChoice
-from bayesrank.estimators.checks import check_pairs
+from bayesrank.estimators.checks import pair_numbers
 from bayesrank.estimators.columns import read_columns, refuse_columns, refuse_times
 from bayesrank.estimators.ranker import Outcome, SkillRanker
 from bayesrank.estimators.skills import fit_skills
@@ -205,7 +205,7 @@ class PreferenceGP(SkillRanker):
             If `fit` has not been called; if an argument does not fit, or an outcome is impossible.
         """
         parts = self._posterior().components() if X is None else self._at(X)
-        pairs = check_pairs(pairs, len(parts[0].mean))
+        pairs = pair_numbers(pairs, len(parts[0].mean))
         return self._chance(self._chances(parts, pairs), outcome)
 
     def score(

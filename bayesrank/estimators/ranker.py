@@ -19,12 +19,12 @@ from bayesrank._tables import column_names
 from bayesrank._validate import check_choice, check_count
 from bayesrank.datasets import ComparisonData
 from bayesrank.estimators.base import EPEstimator
-from bayesrank.estimators.checks import check_pairs, graph_laplacian, location_and_scale
+from bayesrank.estimators.checks import graph_laplacian, location_and_scale, pair_numbers
 from bayesrank.estimators.collaborative_data import id_list
 from bayesrank.estimators.collaborative_features import read_item_table
 from bayesrank.estimators.columns import numbers_of, read_columns, read_pairs
 from bayesrank.estimators.options import check_options, seed_of
-from bayesrank.estimators.skills import FitSettings, RankerFit, RankerPosterior, posterior_of
+from bayesrank.estimators.skills import FitSettings, RankerFit, RankerPosterior, ranker_posterior
 from bayesrank.ranking import (
     ItemRecords,
     RankSummary,
@@ -226,7 +226,7 @@ class SkillRanker(EPEstimator):
         """Take over what a fit found, and the scales of features; no others stay."""
         vars(self).update({**_NO_FEATURES, **kept})
         self.result_, self.params_, self.hyperparameters_ = fit.result, fit.params, fit.choice
-        self.posterior_ = posterior_of(fit.result, self.likelihood)
+        self.posterior_ = ranker_posterior(fit.result, self.likelihood)
         if hasattr(fit.result, "log_evidence"):
             self.log_evidence_ = fit.result.log_evidence
 
@@ -276,7 +276,7 @@ class SkillRanker(EPEstimator):
         if self.likelihood == "logit":
             noise *= math.pi / math.sqrt(6.0)  # two performances make up the noise of a difference
         n, size = check_count(n, "n"), len(self.posterior_.at["f"])
-        pairs = None if candidates is None else check_pairs(candidates, size, "candidates")
+        pairs = None if candidates is None else pair_numbers(candidates, size, "candidates")
         compared = None if again else np.asarray(result.model_args[1])
         if getattr(result, "structure", "dense") != "dense":
             factor, diagonal = result.posterior.factors()

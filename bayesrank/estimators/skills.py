@@ -65,7 +65,7 @@ class RankerFit(NamedTuple):
     choice: str  # "integrate", "map" or "prior"
 
 
-def posterior_of(result: Any, likelihood: str = "probit") -> RankerPosterior:
+def ranker_posterior(result: Any, likelihood: str = "probit") -> RankerPosterior:
     """What a ranker asks of a posterior, by whatever route it was found."""
     return EPSkills(result, likelihood) if hasattr(result, "model") else JudgedSkills(result)
 

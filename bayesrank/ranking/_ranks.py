@@ -45,7 +45,7 @@ def check_samples(samples: ArrayLike) -> Array:
     return array
 
 
-def check_k(k: int, n: int) -> int:
+def check_num_places(k: int, n: int) -> int:
     """Return ``k`` if it is a whole number from 1 to ``n``."""
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= n:
         raise ValueError(f"k must be a whole number from 1 to the number of items {n}, got {k!r}")
@@ -167,7 +167,7 @@ def prob_top_k(samples: ArrayLike, k: int) -> Array:
     """
     array = check_samples(samples)
     low, high = rank_bounds(array)
-    return top_k_share(low, high, check_k(k, array.shape[1]))
+    return top_k_share(low, high, check_num_places(k, array.shape[1]))
 
 
 def prob_best(samples: ArrayLike) -> Array:

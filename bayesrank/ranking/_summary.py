@@ -14,7 +14,7 @@ from bayesrank.ranking._observed import ItemRecords
 from bayesrank.ranking._ranks import (
     Array,
     by_mean,
-    check_k,
+    check_num_places,
     check_samples,
     equal_tailed,
     mean_rank,
@@ -179,7 +179,7 @@ def summarize(
     array = check_samples(samples)
     n = array.shape[1]
     level = check_level(level)
-    k = 3 if k is None else check_k(k, n)
+    k = 3 if k is None else check_num_places(k, n)
     labels = check_names(names, n)
     component = _check_components(components, n)
     if records is not None and len(records.wins) != n:

@@ -62,7 +62,9 @@ def columns_of(summary: RankSummary, elo: EloScale | None = None) -> list[Rankin
         wins, losses, ties = s.records
         parts, tied = ((wins, losses, ties), "-tied") if ties.any() else ((wins, losses), "")
         columns.append(
-            RankingColumn(f"Won-lost{tied}", lambda i: "-".join(count(float(n[i])) for n in parts))
+            RankingColumn(
+                f"Won-lost{tied}", lambda i: "-".join(count_text(float(n[i])) for n in parts)
+            )
         )
     if s.num_components > 1:
         columns.insert(0, RankingColumn("Group", lambda i: str(s.component[i] + 1)))
@@ -137,7 +139,7 @@ def whole_percent(share: float) -> str:
     return f"{100 * share:.0f}" if share < 0.995 else ">99"
 
 
-def count(number: float) -> str:
+def count_text(number: float) -> str:
     """Return a sum of weights, which is a whole number where weights are, as a text."""
     return f"{number:.2f}".rstrip("0").rstrip(".")
 

@@ -165,9 +165,3 @@ def _grid(root: Floats) -> Iterator[tuple[float, Floats]]:
     for first_weight, first in axes[0]:
         for second_weight, second in axes[1]:
             yield first_weight * second_weight, np.array([first, second])
-
-
-def drawn(mean: Floats, covariance: Floats, number: int, random: np.random.RandomState) -> Floats:
-    """Draws of a Gaussian, shape (number, n)."""
-    normal = random.standard_normal((number, len(mean)))
-    return mean + normal @ np.linalg.cholesky(covariance).T

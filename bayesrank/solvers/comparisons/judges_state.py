@@ -84,9 +84,7 @@ class ArenaState:
     def shared_precision(self) -> Floats:
         """Precision of the global latents, (N, N): the data's part and the prior's."""
         design, weight, reliability = self.design, self._weight, self.reliability
-        precision = design.precision(
-            weight * reliability**2, weight * reliability, weight * design.position
-        )
+        precision = design.precision(weight * reliability**2, weight * reliability, weight)
         precision[np.diag_indices(design.size)] += self.prior()
         return precision
 

@@ -66,17 +66,22 @@ def variances_of(covariance: Floats, rows: MarginRows) -> Floats:
 
 
 class _KeptApart(NamedTuple):
-    """Covariances of a result of skills alone that does not keep them."""
+    """Covariances of a result that does not keep them.
+
+    The variance of the difference of the two skills is known; what follows in a row counts as
+    independent of them.
+    """
 
     result: EPResult
 
     def variances(self, rows: MarginRows) -> Floats:
-        own = np.sum(rows.values**2 * self.result.sd["f"][rows.columns] ** 2, axis=1)
-        both = (rows.values != 0.0).all(axis=1) & (rows.values.shape[1] > 1)
+        each = rows.values**2 * self.result.posterior.variances[rows.columns]
+        both = (rows.values[:, :2] != 0.0).all(axis=1) & (rows.values.shape[1] > 1)
         if both.any():
-            first, second = rows.columns[both].T
-            own[both] = self.result.difference(first, second, exact=False)[1] ** 2
-        return own
+            first, second = rows.columns[both, :2].T
+            each[both, :2] = 0.0
+            each[both, 0] = self.result.posterior.pair_variances(first, second, exact=False)
+        return each.sum(axis=1)
 
 
 class ComparisonPosterior:
