@@ -104,7 +104,7 @@ def test_the_best_drinks_come_first_and_what_is_said_below(job):
     check_pictures(out, pipeline.FIGURES[:2])
     for said in (
         "Features, strongest effect first: ",
-        "not checked  EP vs NUTS   skipped (--crosscheck none)",
+        "not checked  EP vs NUTS        skipped (--crosscheck none)",
         "ok           Ties         14 in 70 comparisons, modelled as a third outcome",
         "triads are cycles (A > B > C > A), ",
         f"Saved to {out}: report.html, card.png, ranking.csv, ranking.json, ranker.npz, ",
@@ -180,7 +180,7 @@ def test_items_without_features_and_without_a_cross_check(files, tmp_path):
     assert written == set(pipeline.FILES) - {"crosscheck.png"}
     table = pd.read_csv(tmp_path / "o" / "ranking.csv")
     assert np.corrcoef(table["item"].map(strength), table["skill_mean"])[0, 1] > 0.8
-    assert "EP vs NUTS   skipped (--crosscheck none)" in text
+    assert "EP vs NUTS        skipped (--crosscheck none)" in text
     assert "Hyperparameters" not in text and "skill SD " in (tmp_path / "o/report.html").read_text()
     skill = az.from_netcdf(tmp_path / "o" / "posterior.nc")["posterior"]["f"]
     assert set(skill["items"].values) == set(strength)
