@@ -122,10 +122,11 @@ class SkillRanker(EPEstimator):
         draws, found, known = self._draws(shares), self.components_, self._names()
         n = draws.shape[1]
         components = np.zeros(n, np.int64) if found is None else found
-        averages = 1.0 * (components == np.arange(components.max() + 1)[:, None])
-        averages /= averages.sum(axis=1, keepdims=True)
+        share = 1.0 / np.bincount(components)[components]
+        averages: Any = sparse.csr_array((share, (components, np.arange(n))))
         own = 0.0 if shares is None else float(shares @ shares)
-        prior_sd = np.array([self._prior_sd(row > 0.0, own) for row in averages])
+        groups = range(averages.shape[0])
+        prior_sd = np.array([self._prior_sd(components == group, own) for group in groups])
         posterior = self.posterior_.mixture(shares, _MOST_NUMBERS)
         summary = summarize(
             draws - (draws @ averages.T)[:, components],
@@ -135,7 +136,7 @@ class SkillRanker(EPEstimator):
             records=records,
             components=components,
             prior_sd=prior_sd[components],
-            posterior=posterior and posterior.relative(averages, components),
+            posterior=posterior and posterior.relative(averages.toarray(), components),
         )
         if anchor is None:
             return summary
