@@ -77,12 +77,12 @@ def bounded_latent_said_to_be_real():
 
 def product_of_latents():
     f = items()
-    numpyro.sample("win", dist.Bernoulli(logits=f[PAIRS[:, 0]] * f[PAIRS[:, 1]]), obs=1)
+    numpyro.sample("win", dist.Bernoulli(logits=f[0] * f[1] + f[2]), obs=1)
 
 
 def predictor_not_affine():
     f = items()
-    numpyro.sample("win", Thurstone(f[PAIRS[:, 0]] ** 2 - f[PAIRS[:, 1]]), obs=1)
+    numpyro.sample("win", Thurstone(f[PAIRS[:, 0]] ** 2 - f[PAIRS[:, 1]] * f[0]), obs=1)
 
 
 def repelling_factor():
@@ -125,8 +125,8 @@ REFUSED = {
     scaled_by_a_latent: ["site 'win'", "handlers.scale", "latent site(s) f", "Fix these"],
     seen_through_a_window: ["'win' can take depends on latent site(s) f", "params={...}"],
     bounded_latent_said_to_be_real: ["site 'f' is bounded", "domain=base.support"],
-    product_of_latents: ["factor 0 of observed site 'win'", "two directions", "or use NUTS"],
-    predictor_not_affine: ["site 'win'", "predictor is not affine", "one affine predictor per"],
+    product_of_latents: ["factor 0 of observed site 'win'", "more than two", "or use NUTS"],
+    predictor_not_affine: ["site 'win'", "predictor is not affine", "two affine predictors per"],
     repelling_factor: ["factor(s) 'graph'", "without a finite integral", "Check the sign"],
     factor_improper_in_two_directions: ["factor(s) 'graph'", "without a finite integral"],
     subsampled_plate: ["plate 'pair' is subsampled", "leave out subsample_size"],

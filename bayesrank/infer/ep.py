@@ -35,8 +35,9 @@ class EP(Engine):
     """Expectation propagation on a NumPyro program.
 
     The program's unobserved real-valued sites must be jointly Gaussian at fixed hyperparameters.
-    Each element of an observed site's log density sees them through one affine scalar predictor.
-    EP finds predictors and likelihoods in the program's trace.
+    Each element of an observed site's log density sees them through one or two affine predictors.
+    EP finds predictors and likelihoods in the program's trace. Factors of two predictors are
+    integrated over the plane; see `bayesrank.infer.pairs`.
 
     Parameters
     ----------

@@ -84,6 +84,14 @@ def faults_of(
 
     total = lax.fori_loop(0, cells // chunk, add, jnp.zeros((3, *mean.shape), mean.dtype))
     ratio, first, second = total / np.sqrt(2 * np.pi)
+    return judged(ratio, first, second, tilted)
+
+
+def judged(ratio: Array, first: Array, second: Array, tilted: Array) -> Faults:
+    """Faults, from moments of order 0 to 2 on a grid about the means, and variances, to compare.
+
+    Mass is in units of the integral that it is compared with.
+    """
     missed = jnp.where(ratio > 1, 1 - 1 / ratio, 0.0)
     off = first / jnp.where(ratio > 0, ratio, 1.0)
     seen = second / jnp.where(ratio > 0, ratio, 1.0) - off**2

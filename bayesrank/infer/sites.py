@@ -27,7 +27,7 @@ T. (2004). Power EP. Microsoft Research technical report MSR-TR-2004-149. Chu, W
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -47,8 +47,52 @@ _FAR = 1.0
 _NEAR = 0.02
 
 
+class Factors(Protocol):
+    """Factors of one kind and the sites that stand for them: all that a sweep knows of them."""
+
+    @property
+    def rows(self) -> Rows:
+        """Rows of the sites' margins."""
+        ...
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether sites are the same at any cavity."""
+        ...
+
+    def at_rest(self) -> Array:
+        """Natural parameters of sites at one, as many as rows."""
+        ...
+
+    def unseen(self) -> Any:
+        """What stands for integrals before the first sweep."""
+        ...
+
+    def matched(
+        self, tau: Array, nu: Array, margin: tuple[Array, Array], power: float
+    ) -> tuple[Array, Array, Array, Any]:
+        """New sites, which factors keep their old ones, and what was integrated."""
+        ...
+
+    def terms(
+        self,
+        tau: Array,
+        nu: Array,
+        margin: tuple[Array, Array],
+        tilted: Any,
+        power: float,
+        differentiable: bool,
+    ) -> Array:
+        """What factors have over their sites, as the evidence counts them, ()."""
+        ...
+
+    def faults(self, tilted: Any) -> Faults:
+        """Largest faults of the quadrature, about the cavities of the last sweep."""
+        ...
+
+
 class Block(NamedTuple):
-    """Factors of one kind."""
+    """Factors of one direction each."""
 
     rows: Rows  # ``a_k``
     offset: Array  # added to margins ``a_k' x`` to make predictors, shape (G,)
@@ -60,12 +104,67 @@ class Block(NamedTuple):
         """Share of its site that a factor's cavity is without."""
         return power if self.repeats is None else power / self.repeats
 
+    def at_rest(self) -> Array:
+        """Natural parameters of sites at one, (G,)."""
+        return jnp.zeros_like(self.offset)
+
+    def unseen(self) -> Tilted:
+        """What stands for integrals before the first sweep."""
+        return Tilted(*[jnp.zeros_like(self.offset)] * 5)
+
+    def matched(
+        self, tau: Array, nu: Array, margin: tuple[Array, Array], power: float
+    ) -> tuple[Array, Array, Array, Tilted]:
+        """New sites, which factors keep their old ones, and what was integrated."""
+        share = self.share(power)
+        m, v, proper = cavity(tau, nu, *margin, share)
+        # The site of a Gaussian factor is the same at any cavity; nothing cancels at a point.
+        at = jnp.zeros_like(v) if self.gaussian else v
+        moments = self.moments(self.offset + m, at)
+        new_tau, new_nu, matched = match(moments, m, at, share)
+        matched &= ~proper | (1 + share * new_tau * v > 0)
+        usable = matched if self.gaussian else proper & matched
+        # A margin that touches no latent has nothing to learn: it is left alone, and not counted
+        # as skipped.
+        kept = ~usable & (margin[1] > 0)
+        new_tau, new_nu = jnp.where(usable, new_tau, tau), jnp.where(usable, new_nu, nu)
+        return new_tau, new_nu, kept, Tilted(m, v, *moments)
+
+    def terms(
+        self,
+        tau: Array,
+        nu: Array,
+        margin: tuple[Array, Array],
+        tilted: Tilted,
+        power: float,
+        differentiable: bool,
+    ) -> Array:
+        """What factors have over their sites, as the evidence counts them, ()."""
+        share = self.share(power)
+        if self.gaussian:
+            # Its integral costs nothing, and far from the mean it is a difference of large numbers.
+            m, v, _ = lax.stop_gradient(cavity(tau, nu, *margin, share))
+            tilted = Tilted(m, v, *self.moments(self.offset + m, v))
+        elif differentiable:
+            log_z = self.moments(self.offset + tilted.mean, tilted.variance).log_z
+            tilted = tilted._replace(log_z=known(tilted.log_z, log_z))
+        own = log_sites(share * tau, share * nu, tilted.mean, tilted.variance)
+        return jnp.sum((tilted.log_z - own) / share)
+
+    def faults(self, tilted: Tilted) -> Faults:
+        """Largest faults of the quadrature, about the cavities of the last sweep."""
+        if not isinstance(self.moments, QuadratureMoments):
+            return Faults(jnp.zeros(()), jnp.zeros(()))
+        where = self.offset + tilted.mean, tilted.variance
+        each = faults_of(self.moments.log_likelihood, *where, TiltedMoments(*tilted[2:]))
+        return Faults(*(jnp.max(x, where=tilted.variance > 0, initial=0.0) for x in each))
+
 
 class Problem(NamedTuple):
     """A Gaussian and the factors that multiply it."""
 
     prior: Prior  # ``N(0, K)``
-    blocks: tuple[Block, ...]
+    blocks: tuple[Factors, ...]
     log_constant: Array | float = 0.0  # of all that is in neither
     power: float = 1.0  # of EP; 1 is EP
 
@@ -89,7 +188,7 @@ class Proposed(NamedTuple):
 
     tau: tuple[Array, ...]
     nu: tuple[Array, ...]
-    tilted: tuple[Tilted, ...]
+    tilted: tuple[Any, ...]
     skipped: Array
 
 
@@ -104,7 +203,7 @@ class EPState(NamedTuple):
     sweep: Array  # number of sweeps made
     skipped: Array  # sites without proper cavity or matched variance in the last sweep
     skipped_total: Array  # the same, summed over sweeps
-    tilted: tuple[Tilted, ...]  # what the last sweep integrated, for each block
+    tilted: tuple[Any, ...]  # what the last sweep integrated, for each block
 
 
 def cavity(
@@ -142,7 +241,7 @@ def match(
 
 def init(problem: Problem) -> EPState:
     """Sites at one, the posterior at the prior."""
-    tau = tuple(jnp.zeros_like(block.offset) for block in problem.blocks)
+    tau = tuple(block.at_rest() for block in problem.blocks)
     prior = problem.prior.alone(_terms(problem, tau, tau))
     none = jnp.zeros((), jnp.int32)
     return EPState(
@@ -154,7 +253,7 @@ def init(problem: Problem) -> EPState:
         none,
         none,
         none,
-        tuple(Tilted(*[zero] * 5) for zero in tau),
+        tuple(block.unseen() for block in problem.blocks),
     )
 
 
@@ -207,7 +306,7 @@ def propose(
     """Match all sites to the moments of their factors over the cavities, and step towards them."""
     new_tau, new_nu, tilted, skipped = [], [], [], jnp.zeros((), jnp.int32)
     for block, t, n, margin in zip(problem.blocks, tau, nu, margins, strict=True):
-        to_tau, to_nu, kept, seen = _matched(block, t, n, *margin, block.share(problem.power))
+        to_tau, to_nu, kept, seen = block.matched(t, n, margin, problem.power)
         skipped += jnp.sum(kept, dtype=jnp.int32)
         tilted.append(seen)
         new_tau.append(t + damping * (to_tau - t))
@@ -275,55 +374,20 @@ def factor_terms(
     tau: tuple[Array, ...],
     nu: tuple[Array, ...],
     margins: Sequence[tuple[Array, Array]],
-    tilted: Sequence[Tilted],
+    tilted: Sequence[Any],
     differentiable: bool = False,
 ) -> Array:
     """What all factors have over their sites, as the evidence counts them; see `evidence_at`."""
     total = jnp.zeros(())
     for block, t, n, margin, seen in zip(problem.blocks, tau, nu, margins, tilted, strict=True):
-        power = block.share(problem.power)
-        if block.gaussian:
-            # Its integral costs nothing, and far from the mean it is a difference of large numbers.
-            m, v, _ = lax.stop_gradient(cavity(t, n, *margin, power))
-            seen = Tilted(m, v, *block.moments(block.offset + m, v))
-        elif differentiable:
-            log_z = block.moments(block.offset + seen.mean, seen.variance).log_z
-            seen = seen._replace(log_z=known(seen.log_z, log_z))
-        own = log_sites(power * t, power * n, seen.mean, seen.variance)
-        total += jnp.sum((seen.log_z - own) / power)
+        total += block.terms(t, n, margin, seen, problem.power, differentiable)
     return total
 
 
 def faults(problem: Problem, state: EPState) -> tuple[Faults, ...]:
     """Largest faults of each block's quadrature, about the cavities of the last sweep."""
-    found = []
-    for block, seen in zip(problem.blocks, state.tilted, strict=True):
-        worst = Faults(jnp.zeros(()), jnp.zeros(()))
-        if isinstance(block.moments, QuadratureMoments):
-            where = block.offset + seen.mean, seen.variance
-            each = faults_of(block.moments.log_likelihood, *where, TiltedMoments(*seen[2:]))
-            known_at = seen.variance > 0
-            worst = Faults(*(jnp.max(x, where=known_at, initial=0.0) for x in each))
-        found.append(worst)
-    return tuple(found)
-
-
-def _matched(
-    block: Block, tau: Array, nu: Array, mean: Array, variance: Array, power: Any
-) -> tuple[Array, Array, Array, Tilted]:
-    """New site parameters of a block, which sites keep their old ones, and what was integrated."""
-    m, v, proper = cavity(tau, nu, mean, variance, power)
-    # The site of a Gaussian factor is the same at any cavity; nothing cancels at a point.
-    at = jnp.zeros_like(v) if block.gaussian else v
-    moments = block.moments(block.offset + m, at)
-    new_tau, new_nu, matched = match(moments, m, at, power)
-    matched &= ~proper | (1 + power * new_tau * v > 0)
-    usable = matched if block.gaussian else proper & matched
-    # A margin that touches no latent has nothing to learn: it is left alone, and not counted as
-    # skipped.
-    kept = ~usable & (variance > 0)
-    new_tau, new_nu = jnp.where(usable, new_tau, tau), jnp.where(usable, new_nu, nu)
-    return new_tau, new_nu, kept, Tilted(m, v, *moments)
+    pairs = zip(problem.blocks, state.tilted, strict=True)
+    return tuple(block.faults(tilted) for block, tilted in pairs)
 
 
 def largest_change(before: Any, after: Any, xp: Any = jnp) -> Array:

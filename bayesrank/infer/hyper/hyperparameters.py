@@ -249,7 +249,7 @@ def _site_shapes(
     engine: Engine, source: Traced, params: dict[str, Any]
 ) -> tuple[tuple[()], tuple[tuple[int, ...], ...]]:
     problem = engine.read_source(source, params).problem
-    return (), tuple(block.offset.shape for block in problem.blocks)
+    return (), tuple(block.at_rest().shape for block in problem.blocks)
 
 
 def traced_inventory(engine: Engine, program: Traced, params: Mapping[str, Any]) -> Inventory:

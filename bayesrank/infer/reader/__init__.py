@@ -1,1 +1,1 @@
-"""Reads a NumPyro program as a Gaussian prior and factors of scalar predictors."""
+"""Reads a NumPyro program as a Gaussian prior and factors of one or two predictors."""

@@ -30,7 +30,7 @@ from bayesrank.infer.reader.jaxpr import (
     moves_integers,
 )
 
-_ELEMENTWISE = frozenset(
+ELEMENTWISE = frozenset(
     "abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil "
     "clamp convert_element_type copy cos cosh digamma div eq erf erf_inv erfc exp exp2 expm1 "
     "floor ge gt igamma igammac imag integer_pow is_finite le lgamma log log1p log2 logistic lt "
@@ -65,7 +65,7 @@ class Components(NamedTuple):
 
 def is_elementwise(name: str) -> bool:
     """Whether it is known which elements of its operands a primitive mixes."""
-    return name in _ELEMENTWISE | _MOVES | _REDUCTIONS | _CUMULATIVE
+    return name in ELEMENTWISE | _MOVES | _REDUCTIONS | _CUMULATIVE
 
 
 def find_components(
@@ -144,7 +144,7 @@ class _Walker:
 
     def equation(self, equation: Equation, operands: list[np.ndarray | None]) -> list[np.ndarray]:
         name, shape = equation.name, equation.shapes[0]
-        if name in _ELEMENTWISE:
+        if name in ELEMENTWISE:
             result = np.full(shape, -1)
             for operand in operands:
                 if operand is not None:

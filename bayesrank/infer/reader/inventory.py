@@ -54,7 +54,7 @@ def take_inventory(source: Traced, params: Mapping[str, Any]) -> Inventory:
             for name, site in sites.items()
             if site["type"] == "param" or roles.get(name) is Role.GIVEN
         }
-        roles |= roles_of_bounded(source.sites, sites, roles, held)
+        roles |= roles_of_bounded(source, sites, roles, held)
     _refuse_empty(roles, params)
     for name, role in roles.items():
         if role is Role.LATENT and leaves_out_domain(sites[name]["fn"]):

@@ -23,6 +23,7 @@ from bayesrank.infer.reader.densities import (
 )
 from bayesrank.infer.reader.inventory import Inventory
 from bayesrank.infer.reader.jaxpr import Constant, FlatTrace, flat_trace, needed_equations, reached
+from bayesrank.infer.reader.moves import moves_first
 from bayesrank.infer.reader.predictors import with_known_moments
 from bayesrank.infer.reader.prior import gaussian_form, unwrap
 from bayesrank.infer.reader.scans import split_scans
@@ -81,6 +82,8 @@ def trace_joint(source: Traced, inventory: Inventory, *, short: bool = False) ->
     trace, structure = flat_trace(sites.densities, zeros, inventory.discrete)
     scanned = _scanned(trace, [*order, *discrete])
     trace = split_scans(trace, trace.inputs[: len(zeros)])
+    if source.decided.pairs:
+        trace = moves_first(trace, trace.inputs[: len(zeros)])
     sizes = {name: zeros[name].size for name in inventory.latents}
     affine = identity(sizes, inventory.latents, dtype)
     inputs = [affine[name] for name in order] + [inventory.discrete[name] for name in discrete]

@@ -1,4 +1,4 @@
-"""Turns what was traced of an observed site into factors of scalar predictors."""
+"""Turns what was traced of an observed site into factors of one or two predictors."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from jax import Array
 
 from bayesrank.distributions import TiltedMoments
 from bayesrank.infer.gaussian.rows import Rows
+from bayesrank.infer.pairs import PairBlock, PairLikelihood
 from bayesrank.infer.quadrature_check import QuadratureMoments
 from bayesrank.infer.reader.affine import Affine, Degree
 from bayesrank.infer.reader.components import Components, find_components
@@ -25,9 +26,11 @@ from bayesrank.infer.reader.predictors import (
     Predictors,
     gaussian_moments,
     mixture_moments,
+    pair_predictors_of,
     predictors_of,
 )
 from bayesrank.infer.reader.refusals import Refusal
+from bayesrank.infer.sites import Block
 
 Checks = list[tuple[Refusal, Array]]
 
@@ -35,13 +38,24 @@ Checks = list[tuple[Refusal, Array]]
 class Factors(NamedTuple):
     """The factors of one observed site."""
 
-    rows: Rows  # of predictors over all latents, (G, n)
-    offset: Array  # (G,)
-    moments: FactorMoments  # of factors to `power`
+    rows: Rows  # of predictors over all latents, (G, n); of pairs, (3 G, n)
+    offset: Array  # (G,); of pairs, (2, G)
+    moments: FactorMoments | None  # of factors to `power`; None of pairs
     constant: Array  # of elements that see no latent
     collinear: Array | None  # whether each sees one direction; None by construction
     gaussian: bool  # in their predictors
     repeats: Array | None = None  # how often each counts, (G,); once without it
+    pair_likelihood: PairLikelihood | None = None  # of pairs, to `power`
+
+    def block(self, rows: Rows, mean: Array) -> Block | PairBlock:
+        """The factors as EP takes them: rows over the core latents, measured from their mean."""
+        at_mean = rows.apply(mean)
+        if self.pair_likelihood is not None:
+            offset = self.offset + at_mean.reshape(3, -1)[:2]
+            return PairBlock(rows, offset, self.pair_likelihood)
+        if self.moments is None:
+            raise TypeError("factors have either moments or the likelihood of a pair")
+        return Block(rows, self.offset + at_mean, self.moments, self.gaussian, self.repeats)
 
 
 class Observed(NamedTuple):
@@ -161,6 +175,8 @@ def _from_trace(joint: Joint, name: str, scale: Any, power: float, spread: Array
     quadratic = joint.observed[name].log_prob is Degree.QUADRATIC
     if quadratic and not _one_each(part.components):
         return None
+    if name in joint.decided.pairs and not quadratic:
+        return _pairs(part, scale, power, spread)
     predictors = predictors_of(part.arrays, part.components, spread)
 
     def elements(eta: Array) -> Array:
@@ -181,6 +197,22 @@ def _from_trace(joint: Joint, name: str, scale: Any, power: float, spread: Array
         predictors.collinear,
         quadratic,
     )
+
+
+def _pairs(part: NonlinearPart, scale: Any, power: float, spread: Array) -> Factors:
+    """Factors of two predictors each."""
+    predictors = pair_predictors_of(part.arrays, part.components, spread)
+
+    def elements(eta: Array) -> Array:
+        return (scale * part.evaluate(predictors.expand(eta))).reshape(-1)
+
+    def log_likelihood(eta: Array) -> Array:
+        return power * _sum_by_component(elements(eta), part.components)
+
+    alone = jnp.asarray(part.components.output < 0)
+    constant = jnp.sum(jnp.where(alone, elements(predictors.offset), 0.0))
+    seen = predictors.rows, predictors.offset, None, constant, predictors.planar, False
+    return Factors(*seen, pair_likelihood=log_likelihood)
 
 
 def _mixture(

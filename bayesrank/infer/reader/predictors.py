@@ -78,6 +78,83 @@ def predictors_of(arrays: Sequence[Affine], components: Components, spread: Arra
     return Predictors(rows, offsets[first], expand, collinear)
 
 
+class PairPredictors(NamedTuple):
+    """Two predictors for each component of a site, in units of their prior."""
+
+    rows: Rows  # of the first ones, the second ones and the sums of both, (3 G, n)
+    offset: Array  # of the first two where all latents are zero, (2, G)
+    expand: Callable[[Array], list[Array]]  # predictors (2, G) to affine arrays
+    planar: Array  # whether a component's rows have two directions at most, (G,)
+
+
+def pair_predictors_of(
+    arrays: Sequence[Affine], components: Components, spread: Array
+) -> PairPredictors:
+    """Two predictors a component, whose rows all others combine; `spread` (n,) scales.
+
+    The first has the longest row, the second that with the most beside the first.
+    """
+    shapes = [a.shape for a in arrays]
+    values, columns, offsets = stacked([a.reshape((math.prod(a.shape),)) for a in arrays])
+    owner, used = np.maximum(components.predictor, 0), jnp.asarray(components.predictor >= 0)
+    weighted = values * (spread if columns is None else spread[columns])
+    squared = jnp.where(used, _squared_norm(weighted, columns), -1.0)
+    first = _longest(squared, owner, used, components.size)
+    one = first[owner]
+    length = jnp.where(squared[one] > 0, squared[one], 1.0)
+    along_first = _inner_product(weighted, columns, one)
+    beside = _squared_residual(weighted, columns, along_first / length, one)
+    beside = jnp.where(used, beside, -1.0)
+    second = _longest(beside, owner, used, components.size)
+    two, rounding = second[owner], jnp.finfo(values.dtype).eps ** 1.5
+    alone = beside[two] <= rounding * squared[two]
+    # Each row is ``x`` times the first and ``y`` times the second.
+    across = jnp.where(alone, 0.0, along_first[two])
+    along_second = jnp.where(alone, 0.0, _inner_product(weighted, columns, two))
+    y = (length * along_second - across * along_first) / jnp.where(alone, 1.0, length * beside[two])
+    x = (along_first - across * y) / length
+    left = _squared_rest(weighted, columns, [(x, one), (y, two)])
+    planar = jnp.ones(components.size, bool).at[owner].min(~used | (left <= rounding * squared))
+    units = [jnp.sqrt(length), jnp.sqrt(jnp.where(alone, 1.0, squared[two]))]
+    x, y = x * units[0], y * units[1]
+    start = jnp.stack([offsets[first] / units[0][first], offsets[second] / units[1][second]])
+    cuts = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
+
+    def expand(eta: Array) -> list[Array]:
+        apart = (eta - start)[:, owner]
+        moved = offsets + x * apart[0] + y * apart[1]
+        parts = jnp.split(jnp.where(used, moved, offsets), cuts)
+        return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+    weights = 1 / units[0][first], jnp.where(alone[second], 0.0, 1 / units[1][second])
+    chosen = Rows(values, columns, arrays[0].size)
+    rows = _with_sums(
+        *(_taken(chosen, *what) for what in zip((first, second), weights, strict=True))
+    )
+    return PairPredictors(rows, start, expand, planar)
+
+
+def _taken(rows: Rows, places: Array, weights: Array) -> Rows:
+    """Multiples of the rows at some places."""
+    columns = None if rows.columns is None else rows.columns[places]
+    return Rows(weights[:, None] * rows.values[places], columns, rows.size)
+
+
+def _with_sums(one: Rows, two: Rows) -> Rows:
+    """Rows of two kinds, and behind them their sums."""
+    if one.columns is None or two.columns is None:
+        values = jnp.concatenate([one.values, two.values, one.values + two.values])
+        return Rows(values, None, one.size)
+    none = jnp.zeros_like(one.values)
+    pairs = (one.values, none), (two.values, none), (one.values, two.values)
+    places = (one.columns, one.columns), (two.columns, two.columns), (one.columns, two.columns)
+    values, columns = (
+        jnp.concatenate([jnp.concatenate(pair, axis=-1) for pair in each])
+        for each in (pairs, places)
+    )
+    return Rows(values, columns, one.size)
+
+
 def stacked(flat: list[Affine]) -> tuple[Array, Array | None, Array]:
     """Entries (E, r), columns and offsets (E,) of the rows of several flat arrays."""
     if any(a.columns is None for a in flat):
@@ -119,12 +196,19 @@ def _squared_norm(values: Array, columns: Array | None) -> Array:
 
 def _squared_residual(values: Array, columns: Array | None, scale: Array, others: Array) -> Array:
     """Squared length of what rows have beside `scale` times the rows at `others`, shape (E,)."""
-    multiple = scale[:, None] * values[others]
+    return _squared_rest(values, columns, [(scale, others)])
+
+
+def _squared_rest(
+    values: Array, columns: Array | None, parts: Sequence[tuple[Array, Array]]
+) -> Array:
+    """Squared length of what rows have beside multiples of rows at places, shape (E,)."""
+    multiples = [-scale[:, None] * values[others] for scale, others in parts]
     if columns is None:
-        return _squared_norm(values - multiple, None)
+        return _squared_norm(sum(multiples, values), None)
+    at = [columns, *(columns[others] for _, others in parts)]
     return _squared_norm(
-        jnp.concatenate([values, -multiple], axis=-1),
-        jnp.concatenate([columns, columns[others]], axis=-1),
+        jnp.concatenate([values, *multiples], axis=-1), jnp.concatenate(at, axis=-1)
     )
 
 

@@ -1,4 +1,4 @@
-"""Reads a plain NumPyro program as a Gaussian prior and factors of scalar predictors.
+"""Reads a plain NumPyro program as a Gaussian prior and factors of one or two predictors.
 
 The program runs once to list its sites. JAX then traces it once more, from the latents to the
 densities of its sites. Every array of that trace that is affine in the latents gets its rows; the
@@ -22,13 +22,14 @@ from jax import Array, lax
 from bayesrank.infer.gaussian.arrow import one_group_each
 from bayesrank.infer.gaussian.dense import DensePrior
 from bayesrank.infer.gaussian.factorised import FactorisedPrior, merged
+from bayesrank.infer.pairs import PairBlock
 from bayesrank.infer.reader.conditionals import among, positions
 from bayesrank.infer.reader.densities import bounds
 from bayesrank.infer.reader.inventory import Inventory, take_inventory
 from bayesrank.infer.reader.joint import Joint, trace_joint
 from bayesrank.infer.reader.latents import Latents, stated_latents
 from bayesrank.infer.reader.many import shared_prior
-from bayesrank.infer.reader.observed import Checks, Factors, Observed, all_factors
+from bayesrank.infer.reader.observed import Checks, Observed, all_factors
 from bayesrank.infer.reader.prior import Conditional, after, extend
 from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.reader.structure import Plan, Wanted
@@ -141,6 +142,8 @@ def _refuse_free_vectors(inventory: Inventory) -> None:
 def _planned(wanted: Wanted, latents: Latents, seen: Observed) -> Plan:
     """What stands for the posterior, by what is static: the first that fits."""
     prior, has_more = latents.prior, bool(latents.leaves or latents.own)
+    # The three sites of a pair are one, which latents kept alone would take for three.
+    has_more |= any(each.pair_likelihood is not None for each in seen.factors.values())
     if has_more or seen.quadratic or not seen.factors or wanted.power != 1:
         return Plan.COVARIANCES
     if not wanted.is_large(latents.mean.size):
@@ -192,21 +195,15 @@ def _with_covariances(
     return latents, seen._replace(constant=seen.constant + log_factor), [check]
 
 
-def _blocks(joint: Joint, latents: Latents, seen: Observed) -> dict[str, Block]:
-    factors = seen.factors | latents.own
-    return {k: _block(joint, each, latents.columns, latents.mean) for k, each in factors.items()}
+def _blocks(joint: Joint, latents: Latents, seen: Observed) -> dict[str, Block | PairBlock]:
+    """Factors over the core latents alone, measured from their mean."""
+    places, found = positions(joint, latents.columns), seen.factors | latents.own
+    return {k: x.block(among(x.rows, places), latents.mean) for k, x in found.items()}
 
 
-def _merged(block: Block) -> Block:
+def _merged(block: Block | PairBlock) -> Block | PairBlock:
     """The same, with each column once in a row."""
     return block._replace(rows=merged(block.rows))
-
-
-def _block(joint: Joint, factors: Factors, core: list[str], mean: Array) -> Block:
-    """Factors over the core latents alone, measured from their mean."""
-    rows = among(factors.rows, positions(joint, core))
-    offset = factors.offset + rows.apply(mean)
-    return Block(rows, offset, factors.moments, factors.gaussian, factors.repeats)
 
 
 def _absorb(joint: Joint, names: list[str], core: Latents) -> tuple[Latents, Array, Array]:
@@ -273,7 +270,7 @@ def _checks_of_priors(joint: Joint, latents: Latents) -> Checks:
     ]
 
 
-def _checks_of_groups(latents: Latents, blocks: Mapping[str, Block]) -> Checks:
+def _checks_of_groups(latents: Latents, blocks: Mapping[str, Block | PairBlock]) -> Checks:
     """Whether each datum sees latents of one group."""
     if latents.behind is None:
         return []

@@ -57,10 +57,10 @@ _MESSAGES = {
         "negative or not finite. Correct it, or leave the datum out (handlers.mask)"
     ),
     "two_directions": (
-        "{detail} of observed site {name!r} depends on more than one affine function of the "
-        "latents: its predictor is not affine, or it sees two directions of the latents. Write "
-        "the likelihood as a function of one affine predictor per element (say, logits=f[i] - "
-        "f[j]){others}, or use NUTS"
+        "{detail} of observed site {name!r} depends on more than two affine functions of the "
+        "latents, or its predictor is not affine. Write the likelihood as a function of one or two "
+        "affine predictors per element (say, logits=f[i] - f[j], or Normal(f, exp(g))){others}, or "
+        "use NUTS"
     ),
     "two_groups": (
         "observed site {name!r} stands in plate {detail!r} and sees latents of it across: an "
@@ -138,7 +138,7 @@ class Refusal(NamedTuple):
     def error(self) -> ValueError:
         """The exception to raise."""
         message = _MESSAGES[self.reason].format(
-            name=self.name, detail=self.detail, others=_but_one(self.sites)
+            name=self.name, detail=self.detail, others=_but_two(self.sites)
         )
         return (
             TracedStructureError(message)
@@ -158,7 +158,8 @@ class Refusal(NamedTuple):
         raise self._replace(detail=detail).error()
 
 
-def _but_one(sites: tuple[str, ...]) -> str:
+def _but_two(sites: tuple[str, ...]) -> str:
     if len(sites) < 2:
         return ""
-    return f", fix all but one of {', '.join(sites)} with params={{...}}"
+    how = "all but two" if len(sites) > 2 else "one"
+    return f", fix {how} of {', '.join(sites)} with params={{...}}"

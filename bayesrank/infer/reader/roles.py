@@ -8,6 +8,10 @@ hyperparameter. The program's trace shows the difference by three signs of a hyp
 2. the program divides by it, takes its logarithm or root, or multiplies it with another site;
 3. a factor sees it and another predictor.
 
+A vector whose elements are multiplied with another site, such as the discriminations of items, is
+a latent all the same: there are too many of them for hyperparameters, and factors of two directions
+take them, unless `Decided.held` says that these cannot.
+
 Signs of the second kind come first: a noise scale has one by itself. Once that is known, the
 effects beside it are seen alone.
 """
@@ -15,7 +19,7 @@ effects beside it are seen alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -42,6 +46,7 @@ from bayesrank.infer.reader.jaxpr import (
 from bayesrank.infer.reader.prior import GaussianForm, gaussian_form, unwrap
 from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.reader.scans import split_scans
+from bayesrank.infer.reader.traced import Traced
 
 Names = frozenset[str]
 
@@ -82,12 +87,12 @@ class _TraceView(NamedTuple):
 
 
 def roles_of_bounded(
-    run: Callable[[Mapping[str, Any]], dict[str, Any]],
+    source: Traced,
     sites: Mapping[str, Any],
     roles: Mapping[str, Role],
     values: Mapping[str, Array],
 ) -> dict[str, Role]:
-    """Roles of sites with bounded support, whose dependence `run` tells from the trace."""
+    """Roles of sites with bounded support, from how the program uses them."""
     dtype = jnp.result_type(float)
     free = {
         name: jnp.asarray(sites[name]["value"], None if role is Role.DISCRETE else dtype)
@@ -96,7 +101,7 @@ def roles_of_bounded(
     }
 
     def densities(free: Mapping[str, Array]) -> dict[str, Any]:
-        traced = run({**values, **free})
+        traced = source.sites({**values, **free})
         return {name: _density(traced[name], role) for name, role in roles.items()}
 
     trace, structure = flat_trace(densities, free)
@@ -107,11 +112,13 @@ def roles_of_bounded(
     candidates = frozenset(
         name for name in bounded if name not in childless and _is_elementwise(sites[name])
     )
+    vectors = frozenset(k for k in candidates - source.decided.held if jnp.size(free[k]) > 1)
     blamed = candidates
     while candidates and blamed:
         view = _view(trace, structure, inputs, latents | candidates)
-        blamed = _out_of_place(view) & candidates
-        blamed = blamed or _beside_others(view, latents, candidates) & candidates
+        multiplied = _multiplied(view) & vectors
+        blamed = _out_of_place(view, multiplied) & candidates
+        blamed = blamed or _beside_others(view, latents, candidates) & candidates - multiplied
         candidates -= blamed
     found = dict.fromkeys(bounded, Role.HYPERPARAMETER) | dict.fromkeys(childless, Role.CHILDLESS)
     return found | dict.fromkeys(candidates, Role.LATENT)
@@ -146,12 +153,22 @@ def _childless(view: _TraceView, inputs: Mapping[str, int], bounded: list[str]) 
     return [name for name in bounded if name not in needed]
 
 
-def _out_of_place(view: _TraceView) -> Names:
+def _multiplied(view: _TraceView) -> Names:
+    """Sites that are multiplied with others, element by element."""
+    found: Names = _NONE
+    for equation in view.trace.equations:
+        if equation.name == "mul" and operand_orders(equation, view.orders) == [1, 1]:
+            left, right = (view.sites[x] for x in equation.inputs if isinstance(x, int))
+            found |= left ^ right
+    return found
+
+
+def _out_of_place(view: _TraceView, multiplied: Names) -> Names:
     """Sites that are a scale, a rate, or the like, of another one's density."""
     blamed: Names = _NONE
     for name, output in view.outputs.items():
         needed = needed_equations(view.trace.equations, _numbers(output), ())
-        names = _restricted(needed, view.orders, view.sites)
+        names = _restricted(needed, view.orders, view.sites, multiplied)
         if isinstance(output, GaussianForm):
             names |= _nonlinear(output, view)
         blamed |= names - {name}
@@ -230,7 +247,10 @@ def _parts(array: np.ndarray, shapes: dict[int, tuple[int, ...]]) -> list[np.nda
 
 
 def _restricted(
-    equations: tuple[Equation, ...], order_of: Mapping[int, int], sites_of: Mapping[int, Names]
+    equations: tuple[Equation, ...],
+    order_of: Mapping[int, int],
+    sites_of: Mapping[int, Names],
+    multiplied: Names = _NONE,
 ) -> Names:
     """Sites that go into an operation which does not exist for all their values."""
     blamed: Names = _NONE
@@ -247,7 +267,7 @@ def _restricted(
         elif name in ("mul", "dot_general"):
             left, right = sites
             if orders == [1, 1] and left != right:
-                blamed |= left | right
+                blamed |= (left | right) - (multiplied if name == "mul" else _NONE)
         elif name in _RESTRICTED or name == "integer_pow" and equation.params["y"] < 0:
             at = _RESTRICTED.get(name, (0,))
             blamed |= _NONE.union(*(sites[i] for i in at if orders[i] == 1))

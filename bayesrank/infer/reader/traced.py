@@ -71,6 +71,8 @@ class Decided(NamedTuple):
 
     by_rows: bool = False  # whether rows were looked at; else plates alone say what is local
     joined: frozenset[str] = frozenset()  # plates of whose groups some factor sees several
+    pairs: frozenset[str] = frozenset()  # observed sites whose factors see two directions
+    held: frozenset[str] = frozenset()  # hyperparameters that factors of pairs have no room for
 
 
 # A number among the arguments: it stands in a trace until it becomes one of its constants.
