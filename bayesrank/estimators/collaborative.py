@@ -282,7 +282,7 @@ class CollaborativeGP(Collaborative):
     Notes
     -----
     Intervals take mean, kernel, noise and users' scales as known. In simulations, 90% intervals of
-    ratings cover 88% (30 users, 12 items) and 89% (60, 30).
+    ratings cover 88% (30 users and 12 items, and 60 and 30).
 
     Examples
     --------
