@@ -9,6 +9,7 @@ import pytest
 from scipy.special import ndtr
 
 from bayesrank.cli.trust import trust_checks
+from bayesrank.cli.words import method
 from bayesrank.datasets import ComparisonData, read_comparisons
 from bayesrank.diagnostics.agreement import Residuals, clusters_of, mean_margins
 from bayesrank.diagnostics.sensitivity import order_under_wide_prior
@@ -150,3 +151,22 @@ def test_a_file_says_which_rows_belong_together_and_how_the_sides_differ(layout)
     part = data.where(np.arange(6) > 2)
     np.testing.assert_allclose(part.contrasts["length"], expected[3:])
     assert not data.distinct().clusters
+
+
+def test_position_is_a_warning_only_where_the_file_has_it():
+    data = world(6, n=5, rows=60)
+    assert checks(data)["Position"].status == "n/a"
+    left_out = replace(data, position_label="being shown first")
+    assert checks(left_out)["Position"].status == "warning"
+    known = replace(left_out, position=np.where(np.arange(60) % 2, 1.0, -1.0))
+    assert checks(known)["Position"].status == "ok"
+
+
+@pytest.mark.parametrize("judges", [0, 4])
+def test_the_page_says_what_intervals_of_a_log_include(judges):
+    data = replace(world(7, n=5, rows=60, judges=judges), tied=np.arange(60) % 5 == 0)
+    data = replace(data, position=np.ones(60))
+    params = ArenaRanker(hyperparameters="map").fit(data).params_
+    include, *_ = method(data, params, None)[0].split(", and none in the prior scales;")
+    own = "in the judges' reliabilities and order biases, " if judges else ""
+    assert include == f"Intervals include uncertainty in the skills, {own}in the tie width"

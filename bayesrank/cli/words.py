@@ -154,7 +154,7 @@ def method(
     else:
         more = "in the judges' reliabilities and order biases" if data.judges is not None else ""
         ties = "in the tie width" if data.tied.any() and is_log(data) else ""
-        known = " and ".join(["in the skills", *filter(None, (more, ties))])
+        known = ", ".join(["in the skills", *filter(None, (more, ties))])
         said = [
             f"Intervals include uncertainty {known}, and none in the prior scales; with few "
             f"comparisons they are too narrow. Estimates: {listed}."
