@@ -216,6 +216,21 @@ def test_data_of_other_things_than_numbers():
         EP(model).run(KEY, np.array([True, None, False]))
 
 
+def test_masked_arrays_are_refused_by_name():
+    hidden = np.ma.masked_array([1.0, 2.0, np.nan], mask=[False, False, True])
+
+    def model(*, y):
+        numpyro.sample("y", dist.Normal(items(), 1.0), obs=y)
+
+    def closed_over():
+        numpyro.sample("y", dist.Normal(items(), 1.0), obs=hidden)
+
+    with pytest.raises(ValueError, match=r"argument y is a masked array.*handlers\.mask"):
+        trace(model, (), {"y": hidden}, {})
+    with pytest.raises(ValueError, match="the value of site 'y' is a masked array"):
+        trace(closed_over, (), {}, {})
+
+
 @pytest.mark.parametrize("look", [lambda f: bool(f[0] > 0), np.asarray])
 def test_a_program_that_looks_at_its_latents(look):
     def model():

@@ -63,6 +63,11 @@ _LOOKS_AT_LATENTS = (
     "arrays (column.to_numpy())"
 )
 
+_MASKED = (
+    "{} is a masked array of NumPy's, whose mask would be lost; pass its data and its mask "
+    "(x.filled(0.0), ~np.ma.getmaskarray(x)), and give the mask to numpyro.handlers.mask"
+)
+
 _SHOWN = ("type", "name", "is_observed")
 
 
@@ -208,6 +213,7 @@ def trace(
     keep_arguments: bool = False,
 ) -> Traced:
     """Run a program once, with NumPy's arrays where it looks at values; keep what it computes."""
+    _refuse_masked(args, kwargs, params)
     called: Any = as_working_dtype((args, dict(kwargs)))
     given = as_working_dtype(dict(params))
     traced = partial(_trace, model, params=given, keep_arguments=keep_arguments)
@@ -219,6 +225,14 @@ def trace(
         return without_stale_traces(partial(traced, called, as_numpy=True))
     except NEEDS_VALUES as error:
         raise TypeError(_LOOKS_AT_LATENTS) from error
+
+
+def _refuse_masked(args: tuple, kwargs: Mapping[str, Any], params: Mapping[str, Any]) -> None:
+    """Refuse arrays of `numpy.ma`, whose masked numbers JAX takes for data."""
+    positional = {f"number {place}": x for place, x in enumerate(args)}
+    for name, value in {**positional, **kwargs, **params}.items():
+        if any(map(np.ma.isMaskedArray, jax.tree.leaves(value))):
+            raise ValueError(_MASKED.format(f"argument {name}"))
 
 
 def _trace(
@@ -369,6 +383,8 @@ class _Frame(NamedTuple):
 
 def _as_numbers(site: str, leaf: Any) -> Any:
     """An array as it is, and a table's column as one: a key would show its identity alone."""
+    if np.ma.isMaskedArray(leaf):
+        raise ValueError(_MASKED.format(f"the value of site {site!r}"))
     if isinstance(leaf, jax.Array) or not hasattr(leaf, "__array__"):
         return leaf
     array = np.asarray(leaf)
