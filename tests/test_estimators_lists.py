@@ -9,7 +9,7 @@ import sklearn
 from list_data import graded_lists
 from scipy import sparse
 from sklearn.base import clone as copy_of
-from sklearn.model_selection import GridSearchCV, GroupKFold
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.preprocessing import StandardScaler
 
 from bayesrank import ConeRank, LambdaRank, RankRLS
@@ -109,7 +109,7 @@ def test_a_constant_that_is_not_exact_in_binary_has_the_scale_one(cells):
         np.testing.assert_allclose(found, told)
     grades, new = np.digitize(rows[:, 1], [2.0, 4.0]), rows + [[0.5, 0.0]]
     for model in (LambdaRank(num_steps=2), ConeRank(num_atoms=1)):
-        scores = model.fit(rows, grades).predict(new)
+        scores = model.fit(rows, grades, np.zeros(30)).predict(new)
         assert np.abs(scores).max() < 100.0
     kernels = BaseKernels(rows, corated=False)
     np.testing.assert_allclose(kernels._scale[0], 1.0)
@@ -124,3 +124,23 @@ def test_features_whose_scale_overflows_or_underflows_are_refused():
     ):
         with pytest.raises(ValueError, match=message):
             standardization(np.column_stack([[1.0, 2.0, 3.0], column]))
+
+
+@each_model
+def test_cross_validation_keeps_queries_apart_or_warns(model):
+    """`groups` alone keeps a query in one fold, but estimators do not see it."""
+    X, y, query = graded_lists(sizes=(6,) * 6)
+    query, folds = np.asarray(query), GroupKFold(3)
+    with pytest.warns(UserWarning, match="query is not given, so all"):
+        cross_val_score(clone(model), X, y, groups=query, cv=folds)
+    fitted = clone(model).fit(X, y, query)
+    with pytest.warns(UserWarning, match="query is not given, so all 36 rows are one list"):
+        fitted.score(X, y)
+    expected = [
+        clone(model).fit(X[train], y[train], query[train]).score(X[test], y[test], query[test])
+        for train, test in folds.split(X, y, query)
+    ]
+    with sklearn.config_context(enable_metadata_routing=True):
+        both = {"query": query, "groups": query}
+        found = cross_val_score(clone(model), X, y, params=both, cv=folds)
+    np.testing.assert_allclose(found, expected)

@@ -20,9 +20,9 @@ FITS: dict[str, Any] = {
     "levels": lambda **o: b.OrdinalGP(hyperparameters="prior", **o).fit(X, [1, 2, 1, 2]),
     "ratings": lambda **o: b.CollaborativeOrdinalGP(**o).fit(USERS, ITEMS, [1, 2, 1, 2, 1, 2]),
     "labels": lambda **o: b.LabelRanker(hyperparameters="prior", **o).fit(X, [["a", "b"]] * 4),
-    "lists": lambda **o: b.RankRLS(**o).fit(X, [0.0, 1.0, 0.0, 2.0]),
-    "cones": lambda **o: b.ConeRank(**o).fit(X, [0.0, 1.0, 0.0, 2.0]),
-    "gradients": lambda **o: b.LambdaRank(num_steps=2, **o).fit(X, [0.0, 1.0, 0.0, 2.0]),
+    "lists": lambda **o: b.RankRLS(**o).fit(X, [0.0, 1.0, 0.0, 2.0], ["q"] * 4),
+    "cones": lambda **o: b.ConeRank(**o).fit(X, [0.0, 1.0, 0.0, 2.0], ["q"] * 4),
+    "gradients": lambda **o: b.LambdaRank(num_steps=2, **o).fit(X, [0.0, 1.0, 0.0, 2.0], ["q"] * 4),
 }
 REFUSED = [
     ("pairs", {"standardize": "no"}, "standardize is 'no'; pass True or False"),

@@ -315,6 +315,7 @@ class _ToGrades:
         return 0
 
 
+@pytest.mark.filterwarnings("ignore:query is not given")
 @parametrize_with_checks([LambdaRank(field=_ToGrades(), num_steps=2)])
 def test_manners_of_scikit_learn(estimator, check):
     check(estimator)
@@ -405,7 +406,7 @@ def test_what_it_refuses(monkeypatch):
     refused("weights is nan in row 0", EP(weighted_preferences).run, *one, np.array([np.nan]))
     if importlib.util.find_spec("lightgbm") is not None:
         message = "LightGBM grows no trees of X and tree_params; where"
-        refused(message, LambdaRank(model="trees").fit, X[:6], y[:6])
+        refused(message, LambdaRank(model="trees").fit, X[:6], y[:6], query[:6])
     monkeypatch.setitem(__import__("sys").modules, "lightgbm", None)
     with pytest.raises(ImportError, match="model='trees' needs LightGBM"):
         LambdaRank(model="trees").fit(X, y, query)

@@ -34,7 +34,7 @@ def _rank_lists():
 
     models = [LambdaRank(num_steps=20), ConeRank(num_atoms=2, ridge=1.0), RankRLS()]
     fits = [model.fit(X, [0, 1] * 3, [0, 0, 1, 1, 2, 2]) for model in models]
-    fits.append(RankRLS(kernel=ExpSquared(), regularization=1.0).fit(X, [0, 1] * 3))
+    fits.append(RankRLS(kernel=ExpSquared(), regularization=1.0).fit(X, [0, 1] * 3, ["q"] * 6))
     return np.concatenate([fitted.predict(X) for fitted in fits])
 
 

@@ -22,6 +22,7 @@ def _clone(model) -> RankRLS:
     return other
 
 
+@pytest.mark.filterwarnings("ignore:query is not given")
 @pytest.mark.filterwarnings("ignore:regularization by evidence:UserWarning")  # of random grades
 @parametrize_with_checks([RankRLS()])
 def test_manners_of_scikit_learn(estimator, check):

@@ -1,5 +1,6 @@
 """What estimators of lists of items with features, grouped by query, share."""
 
+import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -20,6 +21,10 @@ _LARGEST = 1e100
 class ListEstimator(Fitted):
     """An estimator with ``fit(X, y, query)`` and ``predict(X)``."""
 
+    # Where scikit-learn routes metadata, `query` reaches `fit` and `score` without being asked for.
+    __metadata_request__fit = {"query": True}  # noqa: RUF012
+    __metadata_request__score = {"query": True}  # noqa: RUF012
+
     def fit(self, X: Any, y: ArrayLike, query: Any = None) -> Self:
         """Learn to score items by their features.
 
@@ -36,6 +41,12 @@ class ListEstimator(Fitted):
         ------
         ValueError
             If an argument or an option cannot be used; the message names it.
+
+        Warns
+        -----
+        UserWarning
+            If `query` is not given: scikit-learn's cross-validation passes it on only where
+            metadata routing is enabled.
         """
         self._learn(*self._check_lists(X, y, query))
         return self
@@ -82,7 +93,9 @@ class ListEstimator(Fitted):
         float
             Mean over queries with two grades; one half is chance.
         """
-        return 1.0 - pairwise_error(self.predict(X), y, query=query).mean
+        scores = self.predict(X)
+        _warn_of_one_list(query, len(scores))
+        return 1.0 - pairwise_error(scores, y, query=query).mean
 
     def _check_lists(self, X: Any, y: Any, query: Any) -> tuple[Any, Array, QueryLists]:
         """Features and grades list after list, and the lists."""
@@ -98,6 +111,7 @@ class ListEstimator(Fitted):
                 raise ValueError(
                     f"{name} has a value beyond {_LARGEST:g}, whose squares overflow; divide it"
                 )
+        _warn_of_one_list(query, checked.shape[0])
         lists = group_queries(query, checked.shape[0])
         self.n_queries_ = len(lists.names)
         return checked[lists.order], grades[lists.order], lists
@@ -111,6 +125,16 @@ class ListEstimator(Fitted):
         tags.input_tags.sparse = True
         tags.target_tags.required = True
         return tags
+
+
+def _warn_of_one_list(query: Any, num_rows: int) -> None:
+    """Warn of what cross-validation by ``groups=`` alone would do in silence."""
+    if query is None:
+        warnings.warn(
+            f"query is not given, so all {num_rows} rows are one list; pass the query of each row, "
+            "or one name for all. In cross-validation, enable scikit-learn's metadata routing",
+            stacklevel=4,
+        )
 
 
 def check_grades(y: Any, num_rows: int) -> Array:
