@@ -2,10 +2,10 @@
 
 A log has items shown in two positions, and may have judges who differ, categories in which skills
 differ, and an advantage of the first position. Two quantities may be meant by an item's skill if
-there are categories: the *latent* skill around which those of the categories are drawn, and the
-*average* of the skills in the log's categories. Intervals are scored against the ranks of both. The
-rival is a bootstrapped Bradley-Terry model, which estimates the average. In every world the fitted
-model has a term for each column of the log, and the log has all columns.
+there are categories: the *average* of the skills in the log's categories, and the *latent* skill
+around which these are drawn, that of a category that has not been seen. Intervals are scored
+against the ranks of both. `ArenaRanker` estimates either; the rival, a bootstrapped Bradley-Terry
+model, estimates the average. In every world the log has all columns, and the model their terms.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Truth(NamedTuple):
     @property
     def estimands(self) -> dict[str, Floats]:
         """What may be meant by the skill of an item, shape (n,) each; categories count alike."""
-        return {"latent": self.skills, "average": self.skills + self.in_category.mean(0)}
+        return {"average": self.skills + self.in_category.mean(0), "latent": self.skills}
 
 
 def draw(
@@ -113,9 +113,9 @@ def _numbers(names: Any) -> NDArray[np.intp]:
     return np.array([int(name.rpartition("-")[2]) for name in names])
 
 
-def draws_of(ranker: Any) -> Floats:
-    """Posterior draws of the skills that `rank` ranks by, in the order of the truth."""
-    samples = ranker.samples()
+def draws_of(ranker: Any, overall: str) -> Floats:
+    """Posterior draws of the skills, "average" or "unseen", in the order of the truth."""
+    samples = ranker.set_params(overall=overall).samples()
     draws = np.empty_like(samples)
     draws[:, _numbers(ranker.names_)] = samples
     return draws
@@ -206,7 +206,11 @@ def arena(logs: int, items: int, judges: int, categories: int, rows: int, resamp
             rng = np.random.default_rng(seed)
             true, table = draw(rng, items, judges, categories, rows, effects)
             ranker = fit(table)
-            methods = {"ArenaRanker": draws_of(ranker), "bootstrap": bootstrap(table, resamples)}
+            methods = {
+                "ArenaRanker": draws_of(ranker, "average"),
+                'ArenaRanker, overall="unseen"': draws_of(ranker, "unseen"),
+                "bootstrap": bootstrap(table, resamples),
+            }
             for estimand, truth in true.estimands.items():
                 for method, draws in methods.items():
                     scores[method, estimand].append(score(draws, truth))
@@ -214,8 +218,8 @@ def arena(logs: int, items: int, judges: int, categories: int, rows: int, resamp
                 for kind, inside in coverage(ranker, true).items():
                     kinds[kind].append(float(inside.mean()))
         for (method, estimand), each in scores.items():
-            if estimand == "average" and "categories" not in effects:
-                continue  # the same as the latent skill
+            if estimand == "latent" and "categories" not in effects:
+                continue  # the same as the average
             inside, width, tau = np.transpose(each)
             click.echo(
                 f"| {world} | {method} | {estimand} | {_percent(inside)} | {width.mean():.1f} | "
