@@ -102,7 +102,6 @@ def other_learners(num_members: int, seed: int) -> Iterator[tuple[str, Callable[
     """Learners that are not in the paper: of stored examples, and of centred features."""
     rbf, quadratic = ExpSquared(0.5), Polynomial(order=2, sigma=1.0)
     yield "PRank, RBF, 1,000 stored", lambda: PRank(LEVELS, kernel=rbf)
-    yield "voted PRank, RBF, 1,000 stored", lambda: VotedPRank(LEVELS, kernel=rbf, budget=1_000)
     yield (
         "OAP-BPM, RBF, 1,000 stored",
         lambda: OAPBPM(LEVELS, num_members, 0.3, seed, kernel=rbf),

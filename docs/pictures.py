@@ -80,7 +80,11 @@ def _losses(scope: Scope) -> None:
     X, levels = scope["X"], scope["levels"]
     learners = {"OnlineBayesPoint": OnlineBayesPoint(3), "PRank": PRank(3)}
     losses = {n: np.abs(each.prequential(X, levels) - levels) for n, each in learners.items()}
-    plots.plot_running_loss(losses)
+    _, ax = plt.subplots(figsize=(6, 3), layout="constrained")
+    for name, loss in losses.items():
+        ax.plot(loss.cumsum() / np.arange(1, len(loss) + 1), label=name)
+    ax.set(xlabel="examples", ylabel="average rank loss so far", ylim=(0, None))
+    ax.legend(frameon=False)
 
 
 # How many programs of the page run first, and what is drawn then.

@@ -347,7 +347,7 @@ def test_progress_is_only_looked_at(tmp_path):
         ((3,), {"judge_noise": {None: 2.0}}, "judge_noise names None"),
         ((300_000,), {"hyperparameters": "prior"}, "of 300,000 items take 2.62 TiB of memory"),
         ((3,), {"stop_gain": -1.0}, "stop_gain is -1.0"),
-        ((3,), {"stop_gain": 1.0, "acquisition": "eubo"}, "stop_gain needs an acquisition"),
+        ((3,), {"stop_gain": 1.0, "acquisition": "random"}, "stop_gain needs an acquisition"),
         ((3,), {"stop_top": 3}, "from 1 to 2"),
         ((3,), {"stop_top": 1, "stop_level": 1.0}, "above 0 and below 1"),
         (({"a", "b"},), {}, "an order that is the same tomorrow"),

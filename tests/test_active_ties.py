@@ -13,7 +13,6 @@ from bayesrank.active import (
     bald,
     best_pairs,
     entropy_gain,
-    pool_entropy,
     pool_variance,
     read_journal,
 )
@@ -112,9 +111,7 @@ def test_what_an_answer_with_ties_leaves_on_average(mean, variance):
     assert float(expected[0, 0]) == pytest.approx(left, abs=1e-6)
 
 
-SLOW = [
-    pytest.param(score, marks=pytest.mark.slow) for score in (bald, pool_entropy, pool_variance)
-]
+SLOW = [pytest.param(score, marks=pytest.mark.slow) for score in (bald, pool_variance)]
 
 
 @pytest.mark.parametrize("score", [entropy_gain, *SLOW])
@@ -128,14 +125,3 @@ def test_ties_hardly_ever_told_are_no_ties(score):
     np.testing.assert_allclose(several(rare, pairs), several(beliefs, pairs), atol=2e-5)
     found, scores = best_pairs(score, rare, 2)
     assert found.shape == (2, 2) and np.all(np.diff(scores) <= 0)
-
-
-@pytest.mark.slow
-def test_a_pool_of_answers_with_ties():
-    """An answer tells of a pool of its own kind, and most of itself."""
-    beliefs = Beliefs(
-        jnp.array([0.3, 0.0, -0.2]), jnp.diag(jnp.array([1.0, 0.5, 2.0])), NOISE, WIDTH
-    )
-    pool = np.array([[0, 2]])
-    one = float(pool_entropy(beliefs, PAIR, pool=pool))
-    assert 0 < one < float(pool_entropy(beliefs, np.array([0, 2]), pool=pool))

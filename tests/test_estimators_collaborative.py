@@ -11,7 +11,6 @@ from scipy.stats import norm
 from sklearn.model_selection import GridSearchCV
 
 from bayesrank import CollaborativeGP, CollaborativeOrdinalGP
-from bayesrank.estimators import correlation_kernel
 from bayesrank.estimators.collaborative_features import BaseKernels, corating_kernel
 
 pytestmark = pytest.mark.filterwarnings("ignore:EM has not converged")
@@ -261,14 +260,6 @@ def test_numbers_of_items_are_counts(fitted, ask):
     assert len(getattr(fitted, ask)(who, 0)) == 0 < len(getattr(fitted, ask)(who, 99)) < 5
     for n in (-1, 2.5, True):
         refused(f"n is {n}; pass a whole number from 0", getattr(fitted, ask), who, n)
-
-
-def test_correlations_are_cosines_of_centred_columns():
-    ratings = np.array([[1.0, 3.0, np.nan], [2.0, 2.0, 5.0], [5.0, np.nan, 1.0]])
-    kernel = correlation_kernel(ratings)
-    columns = np.array([[-1.0, 1.0, 0.0], [-1.0, -1.0, 2.0], [2.0, 0.0, -2.0]])
-    cosine = columns.T @ columns / np.outer(*[np.linalg.norm(columns, axis=0)] * 2)
-    np.testing.assert_allclose(kernel, cosine, atol=1e-12)
 
 
 def test_who_rated_both_is_a_kernel():

@@ -10,7 +10,6 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from matplotlib import pyplot as plt
 from numpyro import handlers
 from scipy import sparse, stats
 
@@ -18,7 +17,6 @@ from bayesrank import PreferenceGP, gp
 from bayesrank.distributions import Thurstone
 from bayesrank.infer import EP
 from bayesrank.models import preference_gp
-from bayesrank.plots import plot_semi_supervised
 
 RNG = np.random.default_rng(2)
 X = RNG.normal(size=(12, 2))
@@ -196,41 +194,6 @@ def test_one_comparison_has_a_closed_form(figure_1):
     for at in (SPIRAL, SPIRAL + 0.1):
         expected = _one_comparison(at, graph)
         np.testing.assert_allclose(figure_1[1].predict(at), expected, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_figure_1_shows_both_means_over_the_features_and_the_error_bars(figure_1):
-    alone, with_graph = figure_1
-    order = np.arange(35)
-    figure = plot_semi_supervised(
-        SPIRAL, FAR_END, alone, with_graph, graph=with_graph.laplacian_, order=order, num_grid=9
-    )
-    panels: Any = figure.axes
-    for ax in panels[:2]:
-        items, winners, losers = (line.get_xydata() for line in ax.get_lines())
-        np.testing.assert_allclose(items, SPIRAL)
-        np.testing.assert_allclose(winners, SPIRAL[[34]])
-        np.testing.assert_allclose(losers, SPIRAL[[0]])
-    (edges,) = [c for c in panels[1].collections if type(c).__name__ == "LineCollection"]
-    assert len(edges.get_segments()) == gp.knn_graph(SPIRAL, 3).nnz / 2
-    for bars, model in zip(panels[2].containers, figure_1, strict=True):
-        mean, sd = model.predict(SPIRAL)
-        np.testing.assert_allclose(bars.lines[0].get_ydata(), mean, atol=1e-5)
-        ends = np.array(bars.lines[2][0].get_segments())[:, :, 1]
-        np.testing.assert_allclose(ends, np.stack([mean - sd, mean + sd], axis=1), atol=1e-5)
-    plt.close(figure)
-
-
-@pytest.mark.parametrize(
-    ("items", "options", "message"),
-    [
-        (np.ones((5, 3)), {}, "X has shape (5, 3); the picture takes two features"),
-        (SPIRAL, {"num_grid": 1}, "num_grid is 1; pass a whole number from 2 on"),
-    ],
-)
-def test_what_the_picture_refuses(figure_1, items, options, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        plot_semi_supervised(items, FAR_END, *figure_1, **options)
 
 
 def test_a_matrix_and_a_function_are_graphs_too(figure_1):

@@ -9,28 +9,13 @@ import matplotlib
 import numpy as np
 import pytest
 from matplotlib import pyplot as plt
-from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
-from scipy.special import ndtr
-from scipy.stats import beta
 
 from bayesrank import plots
-from bayesrank.bounds import ErrorInterval
 from bayesrank.ranking import pairwise_probability, summarize
 
 NAMES = ["$5 {a_ $", "a very long name, much too long 7b-instruct", "eve", "dan"]
 MEANS, SDS = np.array([1.0, -2.0, 4.0, 0.0]), np.array([1.0, 2.0, 0.5, 3.0])
-PAIRS, SCORES = np.array([[0, 1], [0, 3], [2, 1], [1, 3]]), np.array([0.1, 0.4, 0.0, 0.3])
-
-
-class Beliefs:
-    mean, covariance, noise = MEANS, np.diag(SDS**2), 0.5
-
-    def __init__(self, tie_width=None):
-        self.tie_width = tie_width
-
-
-BELIEFS: Any = Beliefs()
 
 
 @pytest.fixture(autouse=True)
@@ -56,23 +41,12 @@ def heat(ax):
     return np.asarray(ax.images[0].get_array())
 
 
-def intervals(name="b"):
-    pair = [ErrorInterval("bound", 0.2, 0.15, 0.3), ErrorInterval("bootstrap", 0.2, 0.18, 0.22)]
-    return {"a": [ErrorInterval("bound", 0.3, 0.1, 0.5)], name: pair}
-
-
 # Draws with names on axes that may be given; those of several panels make their figure.
 PICTURES: dict[str, Callable[..., Any]] = {
     "ranking": lambda names, **ax: plots.plot_ranking(summarize(make_draws(4), names), **ax),
     "pairs": lambda names, **ax: plots.plot_pairwise(make_draws(4), names, **ax),
     "similarity": lambda names, **ax: plots.plot_similarity(np.eye(4), names, **ax),
     "tastes": lambda names, **ax: plots.plot_tastes(MEANS, SDS, names, **ax),
-    "intervals": lambda names, **ax: plots.plot_error_intervals(intervals(names[0]), **ax),
-    "metrics": lambda names, **ax: plots.plot_metrics(names, MEANS, MEANS - 1, MEANS + 1, **ax),
-    "curves": lambda names, **ax: plots.plot_learning_curves({names[0]: [[0.3, 0.2]]}, **ax),
-    "losses": lambda names, **ax: plots.plot_running_loss({names[0]: np.ones(20)}, **ax),
-    "reliability": lambda names, **ax: plots.plot_reliability([0.5], [True], **ax),
-    "question": lambda names: plots.plot_question(BELIEFS, PAIRS, SCORES, names=names),
 }
 
 
@@ -104,24 +78,6 @@ REFUSED: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]] =
     (plots.plot_similarity, (np.diag([1.0, 0.0]), "ab"), {}, "kernel is not a covariance"),
     (plots.plot_tastes, ([0.0], [1.0, 2.0], ["a"]), {}, "have 1, 2 and 1 entries; pass one of"),
     (plots.plot_tastes, ([], [], []), {}, "have 0, 0 and 0 entries"),
-    (plots.plot_reliability, ([0.5], [1, 0]), {}, "probability has 1 entries, happened 2"),
-    (plots.plot_reliability, ([], []), {}, "probability has 0 entries"),
-    (plots.plot_reliability, ([1.5], [1]), {}, "an entry that is not from 0 to 1"),
-    (plots.plot_reliability, ([np.nan], [1]), {}, "an entry that is not from 0 to 1"),
-    (plots.plot_reliability, ([0.5], [1]), {"bins": 0}, "bins is 0; pass at least 1"),
-    (plots.plot_running_loss, ({},), {}, "losses is empty"),
-    (plots.plot_running_loss, ({"a": [1, 0]},), {}, r"\['a'\] has 2 examples, fewer than start"),
-    (plots.plot_learning_curves, ({},), {}, "curves is empty"),
-    (plots.plot_learning_curves, ({"a": [0.1]},), {}, r"curves\['a'\] has shape \(1,\)"),
-    (plots.plot_learning_curves, ({"a": [[np.nan]]},), {}, "give finite errors"),
-    (plots.plot_learning_curves, ({"a": [[1, 2], [1]]},), {}, "the same number of answers"),
-    (plots.plot_learning_curves, ({"a": [[1]]},), {"band": "range"}, "choose 'sd' or 'se'"),
-    (plots.plot_question, (BELIEFS, PAIRS, SCORES[:3]), {}, r"scores has shape \(3,\)"),
-    (plots.plot_question, (BELIEFS, PAIRS[:0], SCORES[:0]), {}, "no candidate"),
-    (plots.plot_question, (BELIEFS, PAIRS, SCORES), {"names": ["a"]}, "one name per item, 4 in"),
-    (plots.plot_question, (BELIEFS, PAIRS + 2, SCORES), {}, "names item 5 in row 1, but the 4"),
-    (plots.plot_question, (BELIEFS, PAIRS, SCORES), {"question": (0, -1)}, "question names item"),
-    (plots.plot_question, (BELIEFS, PAIRS, SCORES * np.nan), {}, "not a finite number"),
 ]
 
 
@@ -227,89 +183,3 @@ def test_of_few_items_none_is_liked_best_and_least():
     assert [list(np.asarray(line.get_xdata())) for line in (best, least)] == [[3.0, 2.0], [0.0]]
     assert ring.get_markerfacecolor() == "none"
     assert ring.get_markersize() > best.get_markersize()
-
-
-def test_bars_say_how_sure_a_frequency_is():
-    rng = np.random.default_rng(0)
-    p = np.sort(rng.uniform(size=(200, 5)), axis=None)
-    ax = plots.plot_reliability(p, rng.uniform(size=p.size) < p, bins=4)
-    centre, share = (np.asarray(x) for x in ax.lines[1].get_data())
-    np.testing.assert_allclose(centre, p.reshape(4, 250).mean(axis=1))
-    bars = np.array([path.vertices for path in ax.collections[0].get_paths()])[:, :, 1]
-    exact = beta.ppf([[0.05], [0.95]], 250 * share, 250 * (1 - share)).T
-    np.testing.assert_allclose(bars, exact, atol=0.01)
-    never = plots.plot_reliability([0.1, 0.2, 0.3], [0, 0, 0], bins=10)
-    bars = np.array([path.vertices for path in never.collections[0].get_paths()])[:, :, 1]
-    assert bars.shape == (3, 2) and (bars[:, 1] > 0.5).all()
-
-
-def test_intervals_are_drawn_from_end_to_end_in_their_group():
-    ax: Any = plots.plot_error_intervals(intervals(), truth=0.25)
-    drawn = [bar.get_segments()[0][:, 0] for bar in ax.collections]
-    np.testing.assert_allclose(drawn, [[0.1, 0.5], [0.15, 0.3], [0.18, 0.22]])
-    assert texts(ax.yaxis) == ["a", "b"]
-    assert legend(ax) == ["guaranteed (no assumption)", "bootstrap", "truth"]
-    assert ax.get_lines()[-1].get_xdata()[0] == 0.25
-
-
-@pytest.mark.parametrize("band", ["sd", "se"])
-def test_learning_curves_show_averages_and_bands(band):
-    rng = np.random.default_rng(0)
-    curves = {"random": rng.uniform(size=(6, 10)), "entropy": rng.uniform(size=(4, 8))}
-    ax: Any = plots.plot_learning_curves(curves, band=band, reference={"all answers": 0.2})
-    for line, area, table in zip(ax.get_lines(), ax.collections, curves.values(), strict=False):
-        np.testing.assert_array_equal(line.get_xdata(), np.arange(1, table.shape[1] + 1))
-        np.testing.assert_allclose(line.get_ydata(), table.mean(axis=0))
-        spread = table.std(axis=0, ddof=1) / (np.sqrt(len(table)) if band == "se" else 1)
-        top = area.get_paths()[0].vertices[:, 1].max()
-        assert top == pytest.approx((table.mean(axis=0) + spread).max())
-    assert legend(ax) == list(curves) and ax.get_lines()[2].get_ydata()[0] == 0.2
-    assert [text.get_text() for text in ax.texts] == ["all answers"]
-    assert "4 or 6 trials" in ax.get_title() and ax.get_xlabel() == "answers"
-    one: Any = plots.plot_learning_curves({"one": [[0.3, 0.2]]})
-    assert one.collections[0].get_paths()[0].vertices[:, 1].max() == 0.3
-    assert one.get_title() == "one trial"
-
-
-def test_a_question_stands_among_items_and_candidates():
-    figure: Any = plots.plot_question(BELIEFS, PAIRS, SCORES, names=list("abcd"))
-    left, right = figure.axes[:2]
-    assert figure.get_suptitle() == "Why ask: a or d?"
-    assert legend(left)[1:] == ["a: now rank 2", "d: now rank 3"]
-    np.testing.assert_allclose(left.lines[0].get_ydata(), [3.25, 0.25, -0.75, -2.75])
-    (dots,) = (c for c in right.collections if isinstance(c, PathCollection))
-    order, variance = np.argsort(SCORES), np.array([5.0, 10.0, 4.25, 13.0])
-    win = ndtr(np.array([3.0, 1.0, 6.0, -2.0]) / np.sqrt(0.5 + variance))
-    np.testing.assert_allclose(np.asarray(dots.get_offsets()), np.c_[win, np.sqrt(variance)][order])
-    np.testing.assert_allclose(np.asarray(dots.get_array()), SCORES[order])
-    star = next(line for line in right.lines if line.get_marker() == "*")
-    np.testing.assert_allclose(np.array(star.get_data(), float).ravel(), [win[1], np.sqrt(10.0)])
-    draws = np.random.default_rng(0).normal(MEANS, SDS, size=(50_000, 4))
-    draws -= draws.mean(axis=1, keepdims=True)
-    (bar,) = left.containers[0].lines[2][0].get_segments()
-    assert bar[1, 1] - bar[0, 1] == pytest.approx(2 * draws[:, 0].std(), rel=0.02)
-
-
-def test_answers_of_questions_with_ties_are_those_of_the_beliefs():
-    beliefs: Any = Beliefs(tie_width=1.5)
-    figure: Any = plots.plot_question(beliefs, PAIRS, SCORES)
-    star = next(line for line in figure.axes[1].lines if line.get_marker() == "*")
-    margin = np.random.default_rng(0).normal(1.0, np.sqrt(10.5), 200_000)
-    won, lost = np.mean(margin > 1.5), np.mean(margin < -1.5)
-    assert star.get_xdata()[0] == pytest.approx(won / (won + lost), abs=0.005)
-    assert figure.axes[1].get_xlabel().endswith("if there is no tie")
-
-
-def test_running_losses_are_averages_so_far_of_the_mean_over_trials():
-    losses = np.random.default_rng(0).poisson(0.5, (3, 1000))
-    ax: Any = plots.plot_running_loss({"a": losses, "b": losses[0]}, floor=0.2, start=5)
-    first, second, floor = ax.get_lines()
-    shown = first.get_xdata().astype(int)
-    assert shown[0] == 5 and shown[-1] == 1000
-    expected = [losses[:, :count].mean() for count in shown]
-    np.testing.assert_allclose(first.get_ydata(), expected)
-    assert second.get_ydata()[-1] == pytest.approx(losses[0].mean())
-    np.testing.assert_allclose(floor.get_ydata(), 0.2)
-    names = [text.get_text() for text in ax.texts]
-    assert names == sorted(names, key=lambda text: float(text.split()[-1]))
-    assert ax.get_xscale() == "log" and ax.get_xlabel() == "examples"

@@ -5,11 +5,8 @@ from bayesrank.active.acquisition import Beliefs as Beliefs
 from bayesrank.active.acquisition import anticipate as anticipate
 from bayesrank.active.acquisition import bald as bald
 from bayesrank.active.acquisition import entropy_gain as entropy_gain
-from bayesrank.active.acquisition import eubo as eubo
 from bayesrank.active.acquisition import margin_variance as margin_variance
 from bayesrank.active.acquisition import margins as margins
-from bayesrank.active.acquisition import pool_entropy as pool_entropy
-from bayesrank.active.acquisition import pool_error as pool_error
 from bayesrank.active.acquisition import pool_variance as pool_variance
 from bayesrank.active.acquisition import random_gain as random_gain
 from bayesrank.active.acquisition import top_gain as top_gain
@@ -48,11 +45,8 @@ __all__ = [
     "best_pair_batch",
     "best_pairs",
     "entropy_gain",
-    "eubo",
     "margin_variance",
     "margins",
-    "pool_entropy",
-    "pool_error",
     "pool_variance",
     "random_gain",
     "read_history",

@@ -44,7 +44,7 @@ class QueryLoop(Session):
     journal : path, optional
         File of the answers. If it exists, the loop continues from it, and adds further items to it.
         Without a journal, answers are in memory only.
-    acquisition : {"bald", "entropy", "margin_variance", "eubo", "random"} or callable, optional
+    acquisition : {"bald", "entropy", "margin_variance", "random"} or callable, optional
         How to score questions for goal "pair", see `bayesrank.active.acquisition`.
     candidates : int or sequence of pairs of names, default 10000
         Number of pairs to draw anew for each question and choose from, or the pairs themselves.

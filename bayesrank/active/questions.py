@@ -16,7 +16,6 @@ from bayesrank.active.acquisition import (
     Acquisition,
     bald,
     entropy_gain,
-    eubo,
     margin_variance,
     pool_variance,
     random_gain,
@@ -33,9 +32,7 @@ _NAMED = {
     "bald": bald,
     "entropy": entropy_gain,
     "margin_variance": margin_variance,
-    "eubo": eubo,
 }
-_WITHOUT_SCALE = ("eubo", "random")
 
 
 # Compiled whole: JAX would compile each operation by itself.
@@ -96,7 +93,7 @@ class QuestionChooser:
                 "function of beliefs and pairs"
             )
         self._n, self._seed, self._acquisition = num_items, seed, acquisition
-        self.has_scale = acquisition not in _WITHOUT_SCALE
+        self.has_scale = acquisition != "random"
         self._all: ItemPairs | None = None
         if not isinstance(candidates, int):
             self._all = np.array(candidates, np.int32).reshape(-1, 2)

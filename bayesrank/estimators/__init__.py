@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bayesrank.estimators.arena import ArenaRanker
     from bayesrank.estimators.collaborative import CollaborativeGP, CollaborativeOrdinalGP
-    from bayesrank.estimators.collaborative_features import correlation_kernel
     from bayesrank.estimators.cone_rank import ConeRank
     from bayesrank.estimators.label_ranking import LabelRanker
     from bayesrank.estimators.lambda_rank import LambdaRank
@@ -36,7 +35,6 @@ __all__ = [
     "PreferenceGP",
     "RankRLS",
     "absolute_error_score",
-    "correlation_kernel",
     "load_ranker",
     "log_score",
 ]
@@ -54,7 +52,6 @@ _FILES = {
     "PreferenceGP": "preference",
     "RankRLS": "rank_rls",
     "absolute_error_score": "scorers",
-    "correlation_kernel": "collaborative_features",
     "load_ranker": "load",
     "log_score": "scorers",
 }

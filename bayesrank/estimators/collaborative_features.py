@@ -5,7 +5,7 @@ from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bayesrank._tables import numbers_alone
@@ -212,25 +212,3 @@ def corating_kernel(users: NDArray, items: NDArray, num_items: int) -> Array:
     unknown = ~rated | (size <= _LEAST)
     kernel[np.diag_indices(num_items)] += np.where(unknown, 1.0, _LEAST)
     return kernel
-
-
-def correlation_kernel(ratings: ArrayLike) -> Array:
-    """Correlation of items by what other users gave them.
-
-    It is the cosine of two items' columns less users' means; missing entries are at the mean
-    (Basilico and Hofmann, 2004).
-
-    Parameters
-    ----------
-    ratings : array-like of shape (users, items)
-        NaN where there is none.
-
-    Returns
-    -------
-    ndarray of shape (items, items)
-    """
-    table = np.asarray(ratings, float)
-    centred = np.nan_to_num(table - np.nanmean(table, axis=1, keepdims=True))
-    length = np.sqrt((centred**2).sum(axis=0))
-    centred = centred / np.where(length > 0, length, 1.0)
-    return centred.T @ centred

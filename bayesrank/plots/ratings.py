@@ -1,11 +1,10 @@
-"""Pictures of ratings: what users agree on, and whether predicted probabilities are right."""
+"""A picture of ratings: what users agree on, and what they differ about."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
-from scipy.stats import binomtest
 
 from bayesrank.plots.figure import axes_or_new, frame, shorten
 
@@ -74,53 +73,3 @@ def plot_tastes(
     below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.12), "ncols": 3}
     ax.legend(fontsize="small", frameon=False, **below)
     return ax
-
-
-def plot_reliability(
-    probability: ArrayLike, happened: ArrayLike, *, ax: Axes | None = None, bins: int = 10
-) -> Axes:
-    """Draw how often events happened against the probability that was predicted for them.
-
-    Bars are 90% intervals of a frequency (Wilson's), events taken as independent.
-
-    Parameters
-    ----------
-    probability
-        Probabilities of events, any shape.
-    happened
-        Whether each happened, same shape.
-    ax
-        Axes to draw on; a new figure if not given.
-    bins
-        Number of bins, with as many events each; fewer, if there are fewer events.
-
-    Raises
-    ------
-    ValueError
-        If the shapes differ, there is no event, or something is not a probability.
-    """
-    p, seen = np.ravel(np.asarray(probability, float)), np.ravel(np.asarray(happened, bool))
-    if p.shape != seen.shape or not p.size:
-        raise ValueError(
-            f"probability has {p.size} entries, happened {seen.size}; pass as many, one or more"
-        )
-    if not ((p >= 0.0) & (p <= 1.0)).all():
-        raise ValueError("probability has an entry that is not from 0 to 1; remove the event")
-    if bins < 1:
-        raise ValueError(f"bins is {bins}; pass at least 1")
-    ax = axes_or_new(ax, 5.0, 5.0)
-    groups = np.array_split(np.argsort(p, kind="stable"), min(bins, p.size))
-    centre = np.array([p[g].mean() for g in groups])
-    share = np.array([seen[g].mean() for g in groups])
-    ends = np.array([_wilson(int(seen[g].sum()), len(g)) for g in groups]).T
-    ax.plot([0, 1], [0, 1], color="0.7", lw=1, zorder=0)
-    ax.errorbar(centre, share, np.abs(ends - share), fmt="o-", color="C0", markersize=5)
-    ax.set(xlim=(0, 1), ylim=(0, 1))
-    title = "Are the probabilities right? (on the line: yes)"
-    frame(ax, "Predicted probability of a level", "How often it was the rating", title)
-    return ax
-
-
-def _wilson(count: int, number: int) -> tuple[float, float]:
-    interval = binomtest(count, number).proportion_ci(0.9, method="wilson")
-    return interval.low, interval.high

@@ -6,11 +6,8 @@ from bayesrank.active.acquisition.beliefs import margins as margins
 from bayesrank.active.acquisition.pairs import Acquisition as Acquisition
 from bayesrank.active.acquisition.pairs import bald as bald
 from bayesrank.active.acquisition.pairs import entropy_gain as entropy_gain
-from bayesrank.active.acquisition.pairs import eubo as eubo
 from bayesrank.active.acquisition.pairs import margin_variance as margin_variance
 from bayesrank.active.acquisition.pairs import random_gain as random_gain
-from bayesrank.active.acquisition.pool import pool_entropy as pool_entropy
-from bayesrank.active.acquisition.pool import pool_error as pool_error
 from bayesrank.active.acquisition.pool import pool_variance as pool_variance
 from bayesrank.active.acquisition.top import top_gain as top_gain
 
@@ -20,11 +17,8 @@ __all__ = [
     "anticipate",
     "bald",
     "entropy_gain",
-    "eubo",
     "margin_variance",
     "margins",
-    "pool_entropy",
-    "pool_error",
     "pool_variance",
     "random_gain",
     "top_gain",

@@ -14,8 +14,6 @@ References
    semi-supervised and active learning. NIPS Workshop on Learning to Rank.
 .. [2] Houlsby, N., Huszar, F., Ghahramani, Z. and Lengyel, M. (2011). Bayesian active learning for
    classification and preference learning. arXiv:1112.5745.
-.. [3] Lin, Z. J., Astudillo, R., Frazier, P. and Bakshy, E. (2022). Preference exploration for
-   efficient Bayesian optimization with multiple outcomes. AISTATS.
 """
 
 from collections.abc import Callable
@@ -24,7 +22,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.scipy.stats import norm
 from jax.tree_util import Partial
 from jax.typing import ArrayLike
 
@@ -151,31 +148,6 @@ def margin_variance(beliefs: Beliefs, pairs: ArrayLike) -> Array:
         Variances, on the squared scale of the skills, shape (...).
     """
     return margins(beliefs, pairs)[1]
-
-
-def eubo(beliefs: Beliefs, pairs: ArrayLike) -> Array:
-    r"""Expected utility of the better item ([3]_), for finding the best item and not the order.
-
-    .. math:: E[\max(f_i, f_j)] = h_i \Phi(u) + h_j \Phi(-u) + \sqrt v\, \phi(u), \quad
-        u = m / \sqrt v .
-
-    Parameters
-    ----------
-    beliefs, pairs
-        As for `entropy_gain`.
-
-    Returns
-    -------
-    Array
-        Expected skills, shape (...).
-    """
-    pairs = jnp.asarray(pairs)
-    mean, variance = margins(beliefs, pairs)
-    scale = jnp.sqrt(variance)
-    known = scale > 0
-    u = jnp.where(known, mean / jnp.where(known, scale, 1.0), 0.0)
-    gain = jnp.where(known, mean * norm.cdf(u) + scale * norm.pdf(u), jnp.maximum(mean, 0.0))
-    return jnp.asarray(beliefs.mean)[pairs[..., 1]] + gain
 
 
 def random_gain(key: Array) -> Acquisition:
