@@ -22,7 +22,7 @@ SMALL = {
         "num_samples=1000": "num_warmup=50, num_samples=50, num_chains=2",
     },
     "02_semi_supervised": {
-        "num_grid=100": "num_grid=15",
+        "num_grid = 100": "num_grid = 15",
         "250, (20, 40, 80, 160), 12": "30, (10,), 1",
         "(3.0, 10.0)": "(3.0,)",
         "(0.5, 1.2)": "(0.5,)",
