@@ -127,7 +127,7 @@ def crosscheck(
     >>> check.verdict.sentence
     'Importance sampling confirms EP (k-hat ..., divergence ...): use EP.'
     """
-    _check_engines(engines, False)
+    _check_engines(engines, bool(getattr(model, "hyperparameters", {})))
     _check_settings(num_warmup, num_samples, num_chains, num_steps, contrast, tolerance)
     ep_key, nuts_key, svi_key = keys_from(jax.random.key(0) if rng_key is None else rng_key, 3)
     lengths = (num_warmup, num_samples, num_chains)
