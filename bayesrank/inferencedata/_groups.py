@@ -7,6 +7,7 @@ from importlib import metadata
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions import Unit
 from numpyro.handlers import seed, substitute, trace, uncondition
@@ -51,7 +52,7 @@ class PosteriorDraws:
     @cached_property
     def sites(self) -> dict[str, Any]:
         """Trace of the program at the first draw."""
-        first = {name: value[0] for name, value in self.rows(np.array([0])).items()}
+        first = {k: jnp.asarray(v[0]) for k, v in self.rows(np.array([0])).items()}
         model = substitute(seed(self.model, jax.random.key(0)), data=first)
         return dict(trace(model).get_trace(*self.args, **self.kwargs))
 
