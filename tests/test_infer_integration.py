@@ -147,6 +147,23 @@ def test_a_straight_line_with_an_unknown_noise_by_the_natural_call():
 
 
 @pytest.mark.slow
+def test_a_vague_prior_does_not_keep_the_search_from_the_data():
+    def spread(y):
+        scale = numpyro.sample("scale", dist.HalfNormal(1e6))
+        mean = numpyro.sample("mean", dist.Normal(0.0, 1e4))
+        numpyro.sample("y", dist.Normal(mean, scale), obs=y)
+
+    y = np.random.default_rng(1).normal(5.0, 3.0, size=400)
+    result = EP(spread).run(KEY, y)
+    # With flat priors (n - 1) s^2 / scale^2 follows a chi-squared distribution of n - 2 degrees.
+    draws = np.sqrt(
+        ((y - y.mean()) ** 2).sum() / stats.chi2.ppf((np.arange(4000) + 0.5) / 4000, 398)
+    )
+    assert_allclose(result.mean["scale"], draws.mean(), atol=0.05 * draws.std())
+    assert_allclose(result.sd["scale"], draws.std(), rtol=0.05)
+
+
+@pytest.mark.slow
 def test_each_choice_is_a_way_of_one_engine():
     held = EP(regression, hyperparameters="prior").run(KEY, Y)
     assert held.defaulted_params == ("scale", "noise") and held.hyperparameters == {}

@@ -25,6 +25,9 @@ from bayesrank.infer.running import Call, warn_of
 # The search leaves no hyperparameter further from its start than this, on its unconstrained scale
 # (a logarithm, for positive ones: a factor of about 3,000).
 _REACH = 8.0
+# With the Jacobian the objective is a density, which has its top somewhere: a vague prior
+# (HalfNormal(1e6) of a scale of 20) starts further away from it than that.
+_REACH_OF_DENSITY = 30.0
 # A search ends where a step gains less than this, in nats. If the evidence is an estimate, a step
 # that gains .001 is a twentieth of a posterior standard deviation long.
 _GAIN, _ESTIMATED_GAIN = 1e-6, 1e-3
@@ -57,6 +60,7 @@ class Search:
         jacobian: bool = False,
     ) -> None:
         self.call, self.jacobian, init, program = call, jacobian, call.init, call.program
+        self.reach = _REACH_OF_DENSITY if jacobian else _REACH
         limits = engine.limits._replace(tol=max(engine.tol, tol))
         self.free = Hyperparameters(engine, program, call.params, limits)
         unknown = sorted(set(init) - set(self.free.names))
@@ -128,7 +132,7 @@ class Search:
                 return far_worse, np.zeros_like(gradient)
             return (level - float(evaluation.objective)) / scale, -gradient / scale
 
-        bounds = [(x - _REACH, x + _REACH) for x in self.first]
+        bounds = [(x - self.reach, x + self.reach) for x in self.first]
         outcome = minimize(
             downhill,
             start,
@@ -150,7 +154,7 @@ class Search:
             seen[point.tobytes()] = evaluation, gradient = self.evaluate(point)
             return gradient if evaluation.usable and np.all(np.isfinite(gradient)) else None
 
-        bounds = self.first - _REACH, self.first + _REACH
+        bounds = self.first - self.reach, self.first + self.reach
         summit = ascend(slope, start, bounds, max_steps=_STEPS, gain=_ESTIMATED_GAIN)
         outcome = OptimizeResult(summit._asdict())
         return SearchEnd(outcome, *seen[summit.x.tobytes()])
@@ -177,7 +181,7 @@ class Search:
 
     def at_edge(self, point: np.ndarray) -> dict[str, bool]:
         """Whether hyperparameters stand at the edge of the region searched, by name."""
-        far = self.free.unravel(jnp.asarray(np.abs(point - self.first) >= _REACH - 1e-6, float))
+        far = self.free.unravel(jnp.asarray(np.abs(point - self.first) >= self.reach - 1e-6, float))
         return {name: bool(jnp.any(values > 0)) for name, values in far.items()}
 
 
