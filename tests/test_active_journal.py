@@ -377,3 +377,23 @@ def test_a_journal_keeps_who_was_shown_first_and_journals_without_it_load(tmp_pa
     assert [record.get("shown") for record in read_journal(path).records] == [0, 2, None]
     with QueryLoop(items, journal=path) as loop:
         assert [answer.shown_first for answer in loop.answers] == ["tea", "water", None]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="limits of files are POSIX")
+def test_a_disk_that_is_full_loses_no_acknowledged_record(tmp_path):
+    """The clock may be set back meanwhile: records go by their numbers, not by their times."""
+    import resource
+
+    path, limits, kept = tmp_path / "a.jsonl", resource.getrlimit(resource.RLIMIT_FSIZE), 0
+    with Journal(path, HEADER) as journal:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+        try:
+            with pytest.raises(JournalError, match="File too large.; this answer is not saved"):
+                for kept in range(100):
+                    journal.append(answer(kept) | {"time": f"{2026 - kept}-01-01"})
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        journal.append(answer(kept))
+    records = read_journal(path).records
+    assert 0 < kept < 99 and [record["n"] for record in records] == list(range(1, kept + 2))
+    assert [record["winner"] for record in records] == [k % 3 for k in range(kept + 1)]

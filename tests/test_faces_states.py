@@ -143,6 +143,7 @@ def test_names_and_options_of_all_kinds_are_written_or_refused_by_name(tmp_path)
         [0.5, np.float32(2.5)],
         [7, "7"],
         [np.int64(3), np.str_("x")],
+        ["a" * 100_000, "b" * 100_000],
     ):
         ranker = ArenaRanker(hyperparameters="prior").fit([(names[0], names[1])] * 2)
         ranker.save(path)

@@ -3,6 +3,7 @@
 import io
 import json
 import multiprocessing
+import os
 import struct
 import zipfile
 from functools import partial
@@ -319,6 +320,23 @@ def test_parts_that_a_class_does_not_have_are_refused(tmp_path):
 def test_a_state_of_another_class_is_refused_by_both_names(saved):
     with pytest.raises(ValueError, match="by a WidrowHoff .it is of the class ConeRank.; load it"):
         WidrowHoff.load(saved)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="limits of files are POSIX")
+def test_a_disk_that_is_full_leaves_the_file_that_was_there(saved, tmp_path):
+    import resource
+
+    path, model = tmp_path / "s", ConeRank.load(saved)
+    model.save(path)
+    before, limits = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large: '.*s'"):
+            model.save(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+    ConeRank.load(path).save(path)
 
 
 def _load(path: Path) -> None:
