@@ -53,7 +53,7 @@ def exact() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def result() -> IntegratedEPResult:
-    return EP(levels).run(KEY, Y, params={"floor": 0.3})
+    return EP(levels).run(KEY, Y, params={"floor": 0.3, "level": 0.2})
 
 
 @pytest.fixture(scope="module")

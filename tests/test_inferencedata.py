@@ -11,6 +11,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 import xarray as xr
+from numpyro.contrib.control_flow import scan
 from numpyro.infer import HMC, MCMC, NUTS, SVI, Trace_ELBO
 from numpyro.infer.autoguide import AutoMultivariateNormal
 from numpyro.infer.svi import SVIRunResult
@@ -369,3 +370,22 @@ def test_a_likelihood_without_a_sampler_says_how_to_go_on():
     fit = Gaussian(model=program, params={}, draws={"f": np.zeros((3, 4))})
     refused("pass num_predictive=0", to_arviz, fit)
     assert "log_likelihood" in group_names(to_arviz(fit, num_predictive=0))
+
+
+@pytest.mark.slow
+def test_a_program_with_a_scan():
+    def program(y):
+        def step(last, now):
+            x: Any = numpyro.sample("x", dist.Normal(0.5 * last, 0.9))
+            numpyro.sample("y", dist.Normal(x, 0.5), obs=now)
+            return x, None
+
+        scan(step, 0.0, y)
+
+    y = np.array([0.5, -1.0, 2.0, 1.0])
+    result = EP(program).run(jax.random.key(0), y, num_samples=50)
+    data = to_arviz(result, num_predictive=5)
+    np.testing.assert_allclose(data["observed_data"]["y"], y)
+    x = result.get_samples()["x"]
+    expected = norm.logpdf(y, x, 0.5)
+    np.testing.assert_allclose(data["log_likelihood"]["y"].values[0], expected, rtol=1e-5)
