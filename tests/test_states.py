@@ -239,7 +239,7 @@ def test_places_of_a_sparse_array_can_be(tmp_path):
 def saved(tmp_path_factory) -> Path:
     X, y = np.eye(4), [1.0, 2.0, 3.0, 4.0]
     path = tmp_path_factory.mktemp("states") / "cone.npz"
-    ConeRank(num_atoms=2).fit(X, y).save(path)
+    ConeRank(num_atoms=2).fit(X, y, ["a"] * 4).save(path)
     return path
 
 
