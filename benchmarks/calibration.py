@@ -210,8 +210,9 @@ def table(
         row = figures(trials)
         cells = [_cell(key, row) for key in FIGURES]
         lines.append(f"| {name} | {len(trials)} | {' | '.join(cells)} |")
-    for name, instead in points.items():
-        lines.append(f"| {name}: no intervals, {instead} {'| - ' * (1 + len(FIGURES))}|")
+    for instead in dict.fromkeys(points.values()):
+        names = ", ".join(name for name, what in points.items() if what == instead)
+        lines += ["", f"No intervals, {instead}: {names}."]
     return "\n".join(lines)
 
 

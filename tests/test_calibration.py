@@ -70,7 +70,7 @@ def test_every_estimator_and_learner_is_in_the_table():
     learners = {name for name, thing in public.items() if hasattr(thing, "fit")}
     assert not rows & set(POINTS)
     assert learners - rows == set(POINTS)
-    assert "ConeRank: no intervals" in table({}, POINTS)
+    assert "No intervals, a score, the minimum of its objective: ConeRank." in table({}, POINTS)
 
 
 def assert_written(read: dict[str, Any], rows: dict[str, Any]) -> None:
