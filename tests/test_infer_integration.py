@@ -214,8 +214,8 @@ def test_constant_elements_of_a_hyperparameter_are_right():
 def test_more_hyperparameters_than_points_can_cover_are_walked_over():
     def many(y):
         scale = numpyro.sample("scale", dist.HalfNormal(1.0).expand([len(y)]))
-        f = jnp.asarray(numpyro.sample("f", dist.Normal(0.0, 1.0).expand([len(y)])))
-        numpyro.sample("y", dist.Normal(scale * f, 0.5), obs=y)
+        f = numpyro.sample("f", dist.Normal(0.0, scale))
+        numpyro.sample("y", dist.Normal(f, 0.5), obs=y)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
