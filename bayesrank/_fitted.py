@@ -25,12 +25,14 @@ _STATE, _OPEN = "_published", "_learning"
 class Fitted(BaseEstimator):
     """An estimator whose fits are published whole.
 
-    Options that `set_params` changes count from the next fit on.
+    Options that `set_params` changes count from the next fit on, those of predictions at once.
     """
 
     _learned: ClassVar[str | None] = None  # an attribute that fitted ones have; any, if None
     # Methods that learn; all but `fit` go on from what was learned before.
     _learns: ClassVar[tuple[str, ...]] = ("fit", "partial_fit")
+    # Options of predictions alone, which `set_params` changes at once.
+    _at_once: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -46,6 +48,22 @@ class Fitted(BaseEstimator):
                 taken = _publishing(member) if name in cls._learns else _taking(member)
                 if taken is not member:
                     setattr(cls, name, taken)
+
+    def set_params(self, **params: Any) -> Self:
+        """Change options, by name.
+
+        Raises
+        ------
+        ValueError
+            If there is no such option.
+        """
+        super().set_params(**params)
+        now = {name: params[name] for name in self._at_once if name in params}
+        if now and _STATE in vars(self):
+            published = object.__new__(type(self))
+            vars(published).update({**vars(vars(self)[_STATE]), **now})
+            vars(self)[_STATE] = published
+        return self
 
     def save(self, path: str | Path) -> None:
         """Write the options and what was learned to a file, whole or not at all.

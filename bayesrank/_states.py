@@ -140,7 +140,7 @@ def _opened(file: Any, room: int) -> Any:
     except _UNREADABLE as error:
         raise _Unreadable(_reason(error)) from error
     try:
-        return _Reader(arrays, _COPIES * room).read(header["nodes"], header["root"])
+        return _Decoder(arrays, _COPIES * room).read(header["nodes"], header["root"])
     except _UNDECODABLE as error:
         raise _Unreadable(_reason(error)) from error
 
@@ -264,7 +264,7 @@ class _Writer:
         return ["array", name]
 
 
-class _Reader:
+class _Decoder:
     """Turns nodes into objects, which may take `room` bytes beside the arrays of the file."""
 
     def __init__(self, arrays: Mapping[str, NDArray[Any]], room: int) -> None:

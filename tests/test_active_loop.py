@@ -164,7 +164,7 @@ def test_undo_is_as_if_it_had_not_been_told():
     loop.result  # noqa: B018 - the sites of the answer exist when it is undone
     loop.skip("item 2", "item 3")
     assert loop.undo() == ("item 2", "item 3")
-    assert loop.undo(judge="Ann") == ("item 1", "item 7", "Ann", False)
+    assert loop.undo(judge="Ann") == ("item 1", "item 7", "Ann", False, None)
     np.testing.assert_allclose(loop.result.mean["f"], other.result.mean["f"], atol=1e-7)
     assert loop.answers == other.answers and loop.skipped == []
     refused("no answer by 'Ann' to undo", loop.undo, judge="Ann")
@@ -212,7 +212,7 @@ def test_names_of_any_kind(tmp_path):
         loop.tell("7", 9)
         answers = loop.answers
     with QueryLoop(names, journal=tmp_path / "a.jsonl", hyperparameters="prior") as loop:
-        told = [(("red", 2), 7, None, False), ("7", 9, None, False)]
+        told = [(("red", 2), 7, None, False, None), ("7", 9, None, False, None)]
         assert loop.answers == answers == told
 
 

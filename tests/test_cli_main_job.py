@@ -105,7 +105,7 @@ def test_the_best_drinks_come_first_and_what_is_said_below(job):
     for said in (
         "Features, strongest effect first: ",
         "not checked  EP vs NUTS        skipped (--crosscheck none)",
-        "ok           Ties         14 in 70 comparisons, modelled as a third outcome",
+        "ok           Ties              14 in 70 comparisons, modelled as a third outcome",
         "triads are cycles (A > B > C > A), ",
         f"Saved to {out}: report.html, card.png, ranking.csv, ranking.json, ranker.npz, ",
     ):

@@ -28,7 +28,7 @@ def folder(tmp_path, monkeypatch):
     [
         ("rank c.csv", "300 items and 299 comparisons take 13.8 MiB of memory, and 977 "
          "KiB are free; rank fewer items"),
-        ("rate r.csv", "300 users and 300 items take 3.52 MiB of memory, .*; leave out"),
+        ("rate r.csv", "300 users and 300 items take 9.01 MiB of memory, .*; leave out"),
     ],
 )  # fmt: skip
 def test_numbers_and_fix(args, said, monkeypatch, capsys):

@@ -37,7 +37,7 @@ def test_two_levels_are_told_by_a_probability(tmp_path):
         out, _ = said("rate", *files)
     assert out.splitlines()[0].split() == ["User", "Best", "unseen", "P(1)"]
     best = pd.read_csv(tmp_path / "out" / "rankings.csv")
-    assert out.splitlines()[1].split()[-1] == f"{100 * best['P(1)'][0]:.1f}%"
+    assert out.splitlines()[1].split()[-1] == f"{100 * best['P(1)'][0]:.0f}%"
 
 
 def test_files_hold_a_prediction_for_every_pair_not_rated(results):

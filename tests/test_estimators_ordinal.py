@@ -134,7 +134,7 @@ def test_new_items_of_the_program_are_the_conditional_normal():
 
 @pytest.mark.slow
 def test_logistic_probabilities_are_the_integral(data, fixed):
-    model = _copy(fixed, likelihood="logit")
+    model = _like(fixed, likelihood="logit").fit(*data)
     X_new = data[0][:2] + [5.0, 0.0]
     probability = model.predict_proba(X_new)
     for row, (m, s) in enumerate(zip(*model.predict_latent(X_new), strict=True)):

@@ -91,6 +91,8 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
     array(['bad', 'fair', 'good'], dtype='<U4')
     """
 
+    _at_once = ("predict_as",)
+
     def __init__(
         self,
         *,

@@ -139,7 +139,7 @@ def _prepared(engine: Engine, call: Call) -> _Walk:
     return _Walk(walked, centre, root, first, search.result)
 
 
-class _Latents(NamedTuple):
+class _LatentDraws(NamedTuple):
     """The latents at draws of the hyperparameters."""
 
     moments: GaussianMoments  # of the mixture
@@ -156,7 +156,7 @@ def _latents(
     points: np.ndarray,
     rng_key: Array,
     advance: Callable[[float], None],
-) -> _Latents:
+) -> _LatentDraws:
     """Solve EP at each draw of the hyperparameters, and draw the latents there."""
     chains, count, _ = points.shape
     free = walk.free.with_limits(tol=walk.free.engine.tol)
@@ -187,7 +187,7 @@ def _latents(
     )
     stacked = np.stack(draws).reshape(chains, count, -1)
     logs = np.array(logs, float).reshape(chains, count)
-    return _Latents(
+    return _LatentDraws(
         moments,
         moments.split_sites(stacked),
         logs,

@@ -22,7 +22,7 @@ from bayesrank.infer.reader.conditionals import (
 )
 from bayesrank.infer.reader.joint import Joint
 from bayesrank.infer.reader.many import linked_prior
-from bayesrank.infer.reader.observed import Factors
+from bayesrank.infer.reader.observed import SiteFactors
 from bayesrank.infer.reader.own_prior import own_prior
 from bayesrank.infer.reader.prior import Conditional, GaussianForm, joint_prior
 from bayesrank.infer.reader.refusals import Refusal
@@ -44,7 +44,7 @@ class Latents(NamedTuple):
     # Sites of the leaves; and those on which nothing depends and that are not Gaussian.
     leaf_names: list[str]
     dropped: tuple[str, ...]
-    own: dict[str, Factors]  # factors that correct priors that are not Gaussian, by site
+    own: dict[str, SiteFactors]  # factors that correct priors that are not Gaussian, by site
     behind: Grouped | None  # latents of the core that can be eliminated group by group
     # Of the core, laid end to end; of tables behind it, where there are some.
     mean: Array
@@ -166,7 +166,7 @@ def _split_latents(joint: Joint) -> tuple[SiteGroups, SiteGroups, tuple[str, ...
     return (core, leaves, tuple(dropped)) if core else (leaves, [], tuple(dropped))
 
 
-def _local(joint: Joint, name: str, power: float) -> tuple[Local, Factors | None]:
+def _local(joint: Joint, name: str, power: float) -> tuple[Local, SiteFactors | None]:
     """A latent site given all others, with factors that correct a prior that is not Gaussian."""
     for how in ("masked", "scaled"):
         if joint.inventory.families[name].startswith(f"{how} "):

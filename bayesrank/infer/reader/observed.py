@@ -35,7 +35,7 @@ from bayesrank.infer.sites import Block
 Checks = list[tuple[Refusal, Array]]
 
 
-class Factors(NamedTuple):
+class SiteFactors(NamedTuple):
     """The factors of one observed site."""
 
     rows: Rows  # of predictors over all latents, (G, n); of pairs, (3 G, n)
@@ -61,7 +61,7 @@ class Factors(NamedTuple):
 class Observed(NamedTuple):
     """What the observed sites say."""
 
-    factors: dict[str, Factors]  # their factors by site
+    factors: dict[str, SiteFactors]  # their factors by site
     quadratic: list[str]  # sites that mix latents, and belong to the Gaussian part
     constant: Array  # log densities that see no latent
     checks: Checks  # refusals, each with a boolean array that must hold for it not to be raised
@@ -69,7 +69,7 @@ class Observed(NamedTuple):
 
 def all_factors(joint: Joint, power: float, spread: Array) -> Observed:
     """Factors of all observed sites, or the refusal that names the site; see `observed_factors`."""
-    factors: dict[str, Factors] = {}
+    factors: dict[str, SiteFactors] = {}
     quadratic: list[str] = []
     constant = jnp.zeros((), spread.dtype)
     checks: Checks = []
@@ -88,7 +88,7 @@ def all_factors(joint: Joint, power: float, spread: Array) -> Observed:
         if supported is not None and not moves:
             checks.append((Refusal("unsupported_value", name), supported))
         found = observed_factors(joint, name, power, spread)
-        if isinstance(found, Factors):
+        if isinstance(found, SiteFactors):
             factors[name] = found
             constant += found.constant
             if found.collinear is not None:
@@ -110,7 +110,7 @@ def _depends_on_latents(joint: Joint, name: str, what: str, reason: str) -> Valu
 
 def observed_factors(
     joint: Joint, name: str, power: float, spread: Array
-) -> Factors | Array | None:
+) -> SiteFactors | Array | None:
     """Factors of a site; its log density (); or None where it is quadratic and mixes latents."""
     outputs = joint.observed[name]
     log_prob = outputs.log_prob
@@ -136,7 +136,7 @@ def _shape(joint: Joint, name: str) -> tuple[int, ...]:
     )
 
 
-def _closed_form(closed_form: Any, scale: Any, shape: tuple[int, ...]) -> Factors | None:
+def _closed_form(closed_form: Any, scale: Any, shape: tuple[int, ...]) -> SiteFactors | None:
     """Factors of a distribution that knows its tilted moments, if only its predictor varies."""
     base, predictor, value, mask = closed_form
     if not isinstance(predictor, Affine):
@@ -165,10 +165,12 @@ def _closed_form(closed_form: Any, scale: Any, shape: tuple[int, ...]) -> Factor
 
     rows = Rows(flat.values, flat.columns, flat.size)
     constant = jnp.zeros((), flat.offset.dtype)
-    return Factors(rows, flat.offset, moments, constant, None, False, count)
+    return SiteFactors(rows, flat.offset, moments, constant, None, False, count)
 
 
-def _from_trace(joint: Joint, name: str, scale: Any, power: float, spread: Array) -> Factors | None:
+def _from_trace(
+    joint: Joint, name: str, scale: Any, power: float, spread: Array
+) -> SiteFactors | None:
     """Factors whose likelihood is the nonlinear part of the trace."""
     output = joint.observed_numbers[name].log_prob
     part = nonlinear_part(joint, name, output, joint.observed_numbers[name].parts)
@@ -189,7 +191,7 @@ def _from_trace(joint: Joint, name: str, scale: Any, power: float, spread: Array
     with_latents = jnp.asarray(part.components.output < 0)
     constant = jnp.sum(jnp.where(with_latents, elements(predictors.offset), 0.0))
     mixture = _mixture(part, predictors, _shape(joint, name), joint.observed[name].scale, power)
-    return Factors(
+    return SiteFactors(
         predictors.rows,
         predictors.offset,
         moments if mixture is None else mixture,
@@ -199,7 +201,7 @@ def _from_trace(joint: Joint, name: str, scale: Any, power: float, spread: Array
     )
 
 
-def _pairs(part: NonlinearPart, scale: Any, power: float, spread: Array) -> Factors:
+def _pairs(part: NonlinearPart, scale: Any, power: float, spread: Array) -> SiteFactors:
     """Factors of two predictors each."""
     predictors = pair_predictors_of(part.arrays, part.components, spread)
 
@@ -212,7 +214,7 @@ def _pairs(part: NonlinearPart, scale: Any, power: float, spread: Array) -> Fact
     alone = jnp.asarray(part.components.output < 0)
     constant = jnp.sum(jnp.where(alone, elements(predictors.offset), 0.0))
     seen = predictors.rows, predictors.offset, None, constant, predictors.planar, False
-    return Factors(*seen, pair_likelihood=log_likelihood)
+    return SiteFactors(*seen, pair_likelihood=log_likelihood)
 
 
 def _mixture(

@@ -23,7 +23,7 @@ from bayesrank.infer.quadrature_check import QuadratureMoments
 from bayesrank.infer.reader.conditionals import Local, positions
 from bayesrank.infer.reader.densities import bounds
 from bayesrank.infer.reader.joint import Joint
-from bayesrank.infer.reader.observed import Factors, nonlinear_part
+from bayesrank.infer.reader.observed import SiteFactors, nonlinear_part
 from bayesrank.infer.reader.predictors import mixture_moments, predictors_of
 from bayesrank.infer.reader.prior import unwrap
 from bayesrank.infer.reader.refusals import Refusal
@@ -37,7 +37,7 @@ _EDGE = 1e-7
 _HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
 
 
-def own_prior(joint: Joint, name: str, power: float) -> tuple[Local, Factors]:
+def own_prior(joint: Joint, name: str, power: float) -> tuple[Local, SiteFactors]:
     """Split the prior of a latent into a Gaussian and a factor for each element, or refuse it."""
     numbers = joint.latent_numbers[name], joint.latent_parts[name]
     part = nonlinear_part(joint, name, *numbers)
@@ -69,7 +69,7 @@ def own_prior(joint: Joint, name: str, power: float) -> tuple[Local, Factors]:
         moments = partial(mixture_moments, partial(corrected, part.log_parts), power)
 
     seen, none = predictors, jnp.zeros((), loc.dtype)
-    factors = Factors(seen.rows, seen.offset, moments, none, seen.collinear, False)
+    factors = SiteFactors(seen.rows, seen.offset, moments, none, seen.collinear, False)
     back = np.argsort(element)
     proper = jnp.all(jnp.isfinite(loc) & jnp.isfinite(width) & (width > 0))
     rows, recursive = None, name in joint.scanned
