@@ -3,6 +3,7 @@
 Run ``python docs/pictures.py`` when a page or its pictures change, or with the names of pages.
 """
 
+import itertools
 import os
 import re
 import sys
@@ -45,7 +46,9 @@ def _judges(scope: Scope) -> None:
 
 def _pairs(scope: Scope) -> None:
     ranker = scope["ranker"]
-    plots.plot_pairwise(ranker.samples(), list(ranker.names_))
+    summary = ranker.rank()
+    pairs = list(itertools.product(summary.names, repeat=2))
+    plots.plot_pairwise(summary, ranker.prob_better(pairs).reshape(len(summary), -1))
 
 
 def _similar(scope: Scope) -> None:

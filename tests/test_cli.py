@@ -18,6 +18,7 @@ from bayesrank.cli.app import cli
 from bayesrank.cli.outputs import OutputError, drawn, output_folder
 from bayesrank.cli.trust import Check
 from bayesrank.cli.words import Headline
+from bayesrank.datasets import ComparisonData
 from bayesrank.ranking import summarize
 
 RESULTS = {"card.png", "ranker.npz", "ranking.csv", "ranking.json", "report.html"}
@@ -233,6 +234,24 @@ def test_nothing_is_left_behind_when_the_work_fails(folder, monkeypatch, capsys,
         assert run("rank", "c.csv") == 130
         assert capsys.readouterr().err.endswith("\nError: Interrupted; nothing was written.\n")
     assert sorted(folder.rglob("*")) == before
+
+
+def test_the_picture_of_pairs_has_the_probabilities_of_the_ranker(monkeypatch):
+    """Draws of skill in another order would give others."""
+    seen, names = [], ["c", "a", "b"]
+
+    def plot(summary, better):
+        seen.append((summary.names, better))
+        return Figure().subplots()
+
+    monkeypatch.setattr("bayesrank.plots.plot_pairwise", plot)
+    skills = np.random.default_rng(0).normal([0.0, 2.0, 1.0], 0.1, (50, 3))
+    ranked = pipeline.Ranked("", summarize(skills, names), HEADLINE)
+    ranking = pipeline.Ranking(_Ranker(), skills, (ranked,))
+    data = ComparisonData(names, np.array([[1, 2], [2, 0]]), np.zeros(2, bool))
+    assert set(pipeline._draw(data, ranking, None)) == {"ranking.png", "pairs.png"}
+    np.testing.assert_allclose(seen[0][1], ranking.better(["a", "b", "c"]))
+    assert seen[0][0] == ["a", "b", "c"] and seen[0][1][0].tolist() == [0.5, 0.9, 0.9]
 
 
 def test_a_failure_while_writing_leaves_earlier_results_alone(folder, seen, monkeypatch, capsys):

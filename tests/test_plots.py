@@ -41,10 +41,18 @@ def heat(ax):
     return np.asarray(ax.images[0].get_array())
 
 
+def draw_pairs(samples, names=None, *, components=None, most=None, ax=None):
+    """Pairs of the first items of a ranking by draws."""
+    summary = summarize(samples, names, components=components)
+    return plots.plot_pairwise(
+        summary, pairwise_probability(samples[:, summary.indices[:most]]), ax=ax
+    )
+
+
 # Draws with names on axes that may be given; those of several panels make their figure.
 PICTURES: dict[str, Callable[..., Any]] = {
     "ranking": lambda names, **ax: plots.plot_ranking(summarize(make_draws(4), names), **ax),
-    "pairs": lambda names, **ax: plots.plot_pairwise(make_draws(4), names, **ax),
+    "pairs": lambda names, **ax: draw_pairs(make_draws(4), names, **ax),
     "similarity": lambda names, **ax: plots.plot_similarity(np.eye(4), names, **ax),
     "tastes": lambda names, **ax: plots.plot_tastes(MEANS, SDS, names, **ax),
 }
@@ -70,9 +78,10 @@ def test_import_loads_no_jax():
 
 REFUSED: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]] = [
     (plots.plot_ranking, (summarize(make_draws(3)),), {"max_items": 1}, "max_items is 1; pass"),
-    (plots.plot_pairwise, (np.zeros(3),), {}, r"shape \(draws, n\)"),
-    (plots.plot_pairwise, (np.zeros((2, 3)), ["a"]), {}, "one name per item"),
-    (plots.plot_pairwise, (make_draws(3),), {"max_items": 0}, "max_items is 0; pass a"),
+    (plots.plot_pairwise, (summarize(make_draws(3)), np.zeros(3)), {}, r"shape \(3,\); pass a row"),
+    (plots.plot_pairwise, (summarize(make_draws(3)), np.zeros((4, 4))), {}, "items .*, 3 at most"),
+    (plots.plot_pairwise, (summarize(make_draws(3)), np.zeros((0, 0))), {}, r"shape \(0, 0\)"),
+    (plots.plot_pairwise, (summarize(make_draws(3)), np.full((2, 2), np.nan)), {}, "between 0 and"),
     (plots.plot_similarity, (np.eye(2), ["a"]), {}, r"shape \(2, 2\) and there are 1 names"),
     (plots.plot_similarity, (np.eye(1), ["a"]), {}, "of two items or more"),
     (plots.plot_similarity, (np.diag([1.0, 0.0]), "ab"), {}, "kernel is not a covariance"),
@@ -130,7 +139,7 @@ def test_ranking_of_many_shows_both_ends():
 def test_pairs_are_those_of_the_ranking(n, most):
     samples = make_draws(n, 60) + 30.0 * (np.arange(n) == 3)
     summary = summarize(samples, [f"item {i}" for i in range(n)])
-    ax = plots.plot_pairwise(samples, [f"item {i}" for i in range(n)], max_items=most)
+    ax = draw_pairs(samples, [f"item {i}" for i in range(n)], most=most)
     shown = summary.indices[:most]
     np.testing.assert_allclose(heat(ax), pairwise_probability(samples)[np.ix_(shown, shown)])
     labels = [f"{r}. {name}" for r, name in zip(summary.rank, summary.names, strict=True)][:most]
@@ -143,7 +152,7 @@ def test_pairs_are_those_of_the_ranking(n, most):
 def test_nothing_is_drawn_of_pairs_that_no_comparison_links():
     samples, component = make_draws(5), np.array([0, 1, 0, 1, 0])
     summary = summarize(samples, components=component)
-    ax = plots.plot_pairwise(samples, components=component)
+    ax = draw_pairs(samples, components=component)
     inside = summary.component[:, None] == summary.component
     np.testing.assert_array_equal(np.isfinite(heat(ax)), inside)
     assert [text.split(".")[0] for text in texts(ax.yaxis)] == ["1", "2", "3", "1", "2"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from bayesrank.datasets import ComparisonData
 
 DOCUMENT = "ranking.json"
-_MOST_PAIRS = 20  # items whose pairs are told
+MOST_PAIRS = 20  # items whose pairs are told
 
 
 def document(
@@ -31,8 +30,7 @@ def document(
 ) -> dict[str, Any]:
     """Everything that a ranking says, in values that JSON has."""
     summary = ranking.summary
-    top = [data.names[i] for i in summary.indices[summary.component == 0][:_MOST_PAIRS]]
-    pairs = list(itertools.product(top, repeat=2))
+    top = [data.names[i] for i in summary.indices[summary.component == 0][:MOST_PAIRS]]
     return {
         "bayesrank": __version__,
         "title": settings.title or _title(settings.inputs),
@@ -48,7 +46,7 @@ def document(
             {"category": category, **said._asdict(), "items": _rows(each, ranking.elo)}
             for category, each, said in ranking.rankings
         ],
-        "pairs": ranking.ranker.prob_better(pairs).reshape(len(top), -1).tolist(),
+        "pairs": ranking.better(top).tolist(),
         "checks": [check._asdict() for check in analysis.checks],
         "notes": [*analysis.notes, *settings.notes, *analysis.method],
     }

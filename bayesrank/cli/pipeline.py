@@ -1,6 +1,7 @@
 """The main job: comparisons to a posterior, a ranking, and files that a person keeps."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 
 from bayesrank._memory import TooLargeError
 from bayesrank._states import state_bytes
-from bayesrank.cli.document import DOCUMENT, document, dumped, refuse_another_input
+from bayesrank.cli.document import DOCUMENT, MOST_PAIRS, document, dumped, refuse_another_input
 from bayesrank.cli.outputs import Job, OutputError, compact, csv_text, drawn, job
 from bayesrank.cli.progress import Steps
 from bayesrank.cli.report import report
@@ -96,6 +97,11 @@ class Ranking(NamedTuple):
     def summary(self) -> RankSummary:
         """The ranking of all."""
         return self.rankings[0].summary
+
+    def better(self, names: Sequence[Hashable]) -> np.ndarray:
+        """Probability that each of some items is better than each other, shape (m, m)."""
+        pairs = list(itertools.product(names, repeat=2))
+        return self.ranker.prob_better(pairs).reshape(len(names), -1)
 
     def legend(self, titles: Collection[str]) -> dict[str, str]:
         """What the columns of these titles mean."""
@@ -306,10 +312,9 @@ def _spread(result: Any, level: float) -> dict[str, np.ndarray] | None:
 def _draw(data: ComparisonData, ranking: Ranking, check: "CrossCheck | None") -> dict[str, bytes]:
     from bayesrank.plots import plot_crosscheck, plot_pairwise, plot_ranking
 
-    component = np.empty(data.num_items, np.int64)
-    component[ranking.summary.indices] = ranking.summary.component
-    pairs = drawn(plot_pairwise, ranking.skills, data.names, components=component)
     summary, unit_of = ranking.summary, {}
+    first = [data.names[i] for i in summary.indices[:MOST_PAIRS]]
+    pairs = drawn(plot_pairwise, summary, ranking.better(first))
     if ranking.elo is not None:
         unit_of = {"xlabel": f"Elo ({ranking.elo.meaning}; 400 points are odds of 10 to 1)"}
         ends = ("mean", "skill_lower", "skill_upper")

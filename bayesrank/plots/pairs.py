@@ -9,51 +9,46 @@ from numpy.typing import ArrayLike
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from bayesrank._validate import check_count
 from bayesrank.plots.figure import axes_or_new, heat_map, ranked_labels, shorten
-from bayesrank.ranking import pairwise_probability, summarize
+from bayesrank.ranking import RankSummary
 from bayesrank.ranking.columns import whole_percent
 
 
-def plot_pairwise(
-    samples: ArrayLike,
-    names: Sequence[object] | None = None,
-    *,
-    components: ArrayLike | None = None,
-    max_items: int = 20,
-    ax: Axes | None = None,
-) -> Axes:
+def plot_pairwise(summary: RankSummary, better: ArrayLike, *, ax: Axes | None = None) -> Axes:
     """Draw the probability that each item is better than each other, in ranked order.
 
-    Items stand in the order of `bayesrank.ranking.summarize`, with the ranks that it gives them.
     Some labels of many items are left out, but no item.
 
     Parameters
     ----------
-    samples
-        Posterior draws of skill, shape ``(draws, n)``.
-    names
-        One name per item; the item's index if not given.
-    components
-        As for `bayesrank.ranking.summarize`. Nothing is drawn of two items of different ones.
-    max_items
-        Most items to draw: of more, the best are, and the title says so.
+    summary
+        What `bayesrank.ranking.summarize` returns. Nothing is drawn of two items of different
+        components.
+    better
+        Probability that one item of the ranking is better than another, for the first m items or
+        all, in ranked order, shape (m, m): of a ranker's ``prob_better``, or counted by
+        `bayesrank.ranking.pairwise_probability`.
     ax
         Axes to draw on; a new figure if not given.
 
     Raises
     ------
     ValueError
-        If ``max_items`` is not positive, or ``samples``, ``names`` or ``components`` do not fit,
-        see `bayesrank.ranking`.
+        If `better` is not a matrix of probabilities of so many items.
     """
-    check_count(max_items, "max_items")
-    summary = summarize(samples, names, components=components)
-    drawn, component = summary.indices[:max_items], summary.component[:max_items]
-    probability = pairwise_probability(np.asarray(samples)[:, drawn])
+    probability = np.array(better, float)
+    n = len(probability) if probability.ndim else 0
+    if probability.shape != (n, n) or not 0 < n <= len(summary):
+        raise ValueError(
+            f"better has shape {probability.shape}; pass a row and a column for each of the first "
+            f"items of the ranking, {len(summary):,} at most"
+        )
+    if not ((probability >= 0.0) & (probability <= 1.0)).all():
+        raise ValueError("better is not between 0 and 1; pass probabilities")
+    component = summary.component[:n]
     probability[component[:, None] != component] = np.nan
-    labels, n = [shorten(name) for name in summary.names[:max_items]], len(drawn)
-    rows = ranked_labels(summary.names[:max_items], summary.rank[:max_items])
+    labels = [shorten(name) for name in summary.names[:n]]
+    rows = ranked_labels(summary.names[:n], summary.rank[:n])
     side, longest = float(np.clip(0.5 * n, 3.5, 7.0)), 0.08 * max(map(len, labels))
     ax = axes_or_new(ax, side + 2.2 + longest, side + 1.0 + longest)
     bar = heat_map(ax, probability, rows, labels, low=0.0, what="", write=whole_percent)
