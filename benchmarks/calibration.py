@@ -37,7 +37,7 @@ __all__ = [
     *("plot", "read_table", "run", "table"),
 ]
 
-RANKS = ("ranks 50%", "ranks 90%", "ranks 50%, randomised", "ranks 90%, randomised")
+RANKS = ("ranks 90%", "ranks 90%, randomised")
 FIGURES = ("50%", "90%", *RANKS, "PIT spread", "slope")
 
 
@@ -49,7 +49,7 @@ class Trial(NamedTuple):
     pit
         Probability integral transforms, shape (n,).
     ranks
-        Shares of items whose rank is held by intervals of 50 and 90%, whole and randomised.
+        Shares of items whose rank is held by intervals of 90%, whole and randomised.
     slope
         Numerator and denominator of a slope, which add up over data sets; or, of levels, log
         probabilities (n, r) and the level seen (n,).
@@ -85,8 +85,7 @@ def of_draws(draws: np.ndarray, truth: np.ndarray, *, centred: bool = True) -> T
     mean = draws.mean(axis=0)
     place = np.empty(truth.size)
     place[np.argsort(-truth)] = np.arange(1, truth.size + 1)
-    held = [_held(draws, place, prob) for prob in (0.5, 0.9)]
-    held += [_held_at_random(draws, place, prob) for prob in (0.5, 0.9)]
+    held = [_held(draws, place, 0.9), _held_at_random(draws, place, 0.9)]
     pit = np.mean(draws < truth, axis=0)
     # Sets of large skills would decide alone: each counts in units of its posterior's spread.
     unit = draws.var(axis=0).mean()
@@ -254,7 +253,7 @@ def plot(rows: Mapping[str, Mapping[str, tuple[float, float]]], path: Path) -> N
     places = np.arange(len(rows))[::-1]
     axes.axvspan(87, 93, color="tab:green", alpha=0.15, label="87 to 93%")
     axes.axvline(90, color="black", lw=0.8, ls="--")
-    kinds = {"90%": (0.2, "tab:blue"), RANKS[1]: (0.0, "tab:orange"), RANKS[3]: (-0.2, "tab:red")}
+    kinds = {"90%": (0.2, "tab:blue"), RANKS[0]: (0.0, "tab:orange"), RANKS[1]: (-0.2, "tab:red")}
     for key, (shift, colour) in kinds.items():
         seen = [(p, *row[key]) for p, row in zip(places, rows.values(), strict=True) if key in row]
         place, value, error = np.array(seen).T

@@ -48,13 +48,13 @@ def accuracy(result: EPResult, reference: Mapping[str, Any]) -> Accuracy:
 
 def _row(name: str, found: Accuracy, reference: Mapping[str, Any]) -> str:
     first = (PROGRAMS[name].__doc__ or "").split("\n")[0]
-    size = len(reference["mean"])
+    what = f"`{name}`: {first}" if first else f"`{name}`"
     how, effective = reference["how"], reference["effective"]
     how = how if effective is None else f"{effective:,} draws"
     if "nuts" in reference:
         how += f", NUTS ± {reference['nuts']['mean_error']:.3f}"
     return (
-        f"| `{name}` | {first} | {size} | {how} | {found.mean:.3f} | {100 * found.sd:.1f}% | "
+        f"| {what} | {how} | {found.mean:.3f} | {100 * found.sd:.1f}% | "
         f"{found.log_evidence:.3f} |\n"
     )
 
@@ -63,8 +63,7 @@ def with_table(page: str, rows: Mapping[str, str]) -> str:
     """The page with other rows in its table."""
     start, end = page.index(_START) + len(_START), page.index(_END)
     head = (
-        "| program | | latents | reference | mean, sd | sd | log evidence, nats |\n"
-        "|---|---|---:|---|---:|---:|---:|\n"
+        "| program | reference | mean, sd | sd | log evidence, nats |\n|---|---|---:|---:|---:|\n"
     )
     return page[:start] + head + "".join(rows.values()) + page[end:]
 
