@@ -29,7 +29,7 @@ def test_ties_are_kept_and_undone(tmp_path):
         assert "tie_width" not in loop.params and loop.beliefs.tie_width is None
         before = loop.result.mean["f"]
         loop.tell(1, 2, tie=True, judge="Ann")
-        assert loop.answers[1] == (1, 2, "Ann", True)
+        assert loop.answers[1] == (1, 2, "Ann", True, None)
         assert loop.comparisons.tolist() == [[0, 1]] and loop.ties.tolist() == [[1, 2]]
         assert loop.params["tie_width"] == pytest.approx(0.5)
         mean = loop.result.mean["f"]
@@ -39,7 +39,7 @@ def test_ties_are_kept_and_undone(tmp_path):
         assert {1, 2} not in [set(q[:2]) for q in loop.ask(6, judge="Ann")]
     with QueryLoop(4, journal=path, hyperparameters="prior") as loop:
         np.testing.assert_allclose(loop.result.mean["f"], mean)
-        assert loop.undo() == (1, 2, "Ann", True)
+        assert loop.undo() == (1, 2, "Ann", True, None)
         np.testing.assert_allclose(loop.result.mean["f"], before, atol=1e-6)
         assert loop.ask()[0].tie_probability == 0
     assert read_journal(path).header["version"] == 2

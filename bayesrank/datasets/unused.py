@@ -36,9 +36,10 @@ def contrasts(rest: Sequence[Column], turned: NDArray[np.bool_]) -> dict[str, ND
                 continue
             [at] = places
             across = by_key.get((*key[:at], other, *key[at + 1 :]))
-            numbers = [_numbers(each) for each in (column, across) if each is not None]
-            if len(numbers) == 2 and all(each is not None for each in numbers):
-                gap = numbers[0] - numbers[1]
+            ours = _numbers(column)
+            theirs = None if across is None else _numbers(across)
+            if ours is not None and theirs is not None:
+                gap = ours - theirs
                 found["_".join(key[:at] + key[at + 1 :])] = np.where(turned, -gap, gap)
     return found
 

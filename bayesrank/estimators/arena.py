@@ -91,6 +91,8 @@ class ArenaRanker(NamedRanker):
     ['Eve', 'Dan']
     """
 
+    _at_once = ("overall",)
+
     def __init__(
         self,
         *,
