@@ -233,7 +233,7 @@ class EMResult:
         mean = state.mean[what] + state.user_level[who]
         variance = state.user_scale[who] * np.diagonal(state.kernel)[what]
         different, starts = np.unique(who[order], return_index=True)
-        rows = dict(zip(different.tolist(), np.split(order, starts[1:]), strict=True))
+        rows = dict(zip(different.tolist(), np.split(order, starts)[1:], strict=True))
         columns = {user: what[mine] for user, mine in rows.items()}
         for user, across, shift, gain in self._explained(different, columns):
             mean[rows[user]] += shift @ across
