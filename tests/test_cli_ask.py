@@ -92,7 +92,7 @@ def test_ties_and_items_that_come_and_go(items, ask):
     code, out, _ = ask([], items, "--export", "out.csv")
     with open("out.csv", newline="") as file:
         rows = list(csv.reader(file))
-    assert [row[2] for row in rows] == ["tie", "1", "0"]
+    assert [row[2] for row in rows] == ["preference", "tie", "first"]
     assert read_comparisons("out.csv", items).tied.tolist() == [True, False]
 
     items.write_text(ITEMS + "Ristretto,2.2,0\n")
@@ -178,7 +178,7 @@ def test_export_is_read_by_rank(items, ask, tmp_path, capsys):
     with open("out.csv", newline="") as file:
         rows = list(csv.reader(file))
     assert rows[0] == ["first", "second", "preference", "judge"]
-    assert [row[2:] for row in rows[1:]] == [["1", "Ann"], ["-1", "unnamed"]]
+    assert [row[2:] for row in rows[1:]] == [["first", "Ann"], ["second", "unnamed"]]
     assert data.position is not None and data.position.tolist() == [1.0, -1.0]
     assert sorted(os.listdir(tmp_path)) == ["items.csv", "j.jsonl", "out.csv"]
 

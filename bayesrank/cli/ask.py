@@ -410,10 +410,10 @@ def _export(items: Items, journal: Path, export: Path) -> None:
     rows = [said]
     for answer in answers:
         pair = answer.first, answer.second
-        better = 0 if answer.kind == "tie" else 1
+        better = "tie" if answer.kind == "tie" else "first"
         if answer.shown == answer.second:
-            pair, better = pair[::-1], -better
-        row = [*(items.names[item] for item in pair), str(better)]
+            pair, better = pair[::-1], "tie" if better == "tie" else "second"
+        row = [*(items.names[item] for item in pair), better]
         row += [str(int(answer.shown is None))] if unknown else []
         rows.append([*row, *([answer.judge or "unnamed"] if several else [])])
     give_tables([(export, rows)], "give another --export")
