@@ -78,7 +78,7 @@ def test_intervals_of_the_overall_skill_cover_and_narrow_with_data():
         for seed in range(60):
             frame, skills = log(1000 + seed, number)
             ranker = ArenaRanker(items=NAMES, hyperparameters="map").fit(frame)
-            shares = [np.mean(frame["category"] == name) for name in CATEGORIES]
+            shares = np.array([np.mean(frame["category"] == name) for name in CATEGORIES])
             true = shares @ skills - np.mean(shares @ skills)
             found = ranker.rank()
             true = true[found.indices]

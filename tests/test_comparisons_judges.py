@@ -318,7 +318,7 @@ def test_standard_deviations_of_a_ranking_are_free_of_the_chance_of_draws():
         ArenaRanker(hyperparameters="map", num_samples=50, random_state=seed).fit(games).rank()
         for seed in (0, 1)
     )
-    fitted = ArenaRanker(hyperparameters="map").fit(games)
+    fitted: Any = ArenaRanker(hyperparameters="map").fit(games)
     covariance, names = fitted.posterior_.mixture().covariance(), list(fitted.names_)
     for group in ("abc", "xy"):
         at = [names.index(name) for name in group]

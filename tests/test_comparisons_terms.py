@@ -55,7 +55,7 @@ def test_rows_of_comparisons_to_come_are_those_of_the_program():
     said: dict[str, Any] = {
         k: v for name in COLUMNS if name != "judges" for k, v in COLUMNS[name].items()
     }
-    data = replace(NOTHING, **said)
+    data: Any = replace(NOTHING, **said)
     trace = handlers.trace(handlers.seed(thurstone, 0)).get_trace(4, PAIRS, **arguments_of(data))
     drawn = {k: s["value"] for k, s in trace.items() if k not in SCALES and s["type"] == "sample"}
     latents = {k: np.asarray(value) for k, value in drawn.items() if k != "comparison"}

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from typing import Any
 
 import jax
 import numpy as np
@@ -164,7 +165,8 @@ def test_few_features_have_fewer_atoms_which_leave_the_order_to_be_seen(num_feat
     queries, grades = np.repeat(np.arange(12), 10), np.digitize(rows @ truth, [-1.0, 0.0, 1.0])
     model = ConeRank().fit(rows, grades, queries)
     assert model.atoms_.shape == (max(1, num_features // 2), num_features)
-    assert stats.kendalltau(model.predict(rows), rows @ truth).statistic > 0.8
+    found: Any = stats.kendalltau(model.predict(rows), rows @ truth)
+    assert found.statistic > 0.8
     few = f"10 atoms surround the origin.* num_atoms={num_features // 2}"
     with pytest.warns(UserWarning, match=few):
         ConeRank(num_atoms=10, ridge=1.0).fit(rows, grades, queries)

@@ -102,7 +102,7 @@ def test_a_constant_that_is_not_exact_in_binary_has_the_scale_one(cells):
     assert rows[:, 0].std() > 0.0
     mean, scale, constant = standardization(rows)
     assert constant.tolist() == [True, False] and scale[0] == 1.0
-    theirs = StandardScaler().fit(rows)
+    theirs: Any = StandardScaler().fit(rows)
     np.testing.assert_allclose(mean, theirs.mean_)
     np.testing.assert_allclose(scale[1], theirs.scale_[1])
     for found, told in zip(standardization(sparse.csr_array(rows)), (mean, scale), strict=False):

@@ -196,7 +196,7 @@ def test_elements_of_one_factor():
     @jax.jit
     def read(*args):
         program = read_program(trace(model, args, {}, {}))
-        (block,) = program.problem.blocks
+        block: Any = program.problem.blocks[0]
         # A cavity that is all but a point: log Z is the likelihood there.
         log_z = block.moments(jnp.full(4, 0.7), jnp.full(4, 1e-12)).log_z
         passed = [passed for _, passed in program.checks]

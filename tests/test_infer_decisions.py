@@ -1,5 +1,7 @@
 """What data decide of a program's structure: it is right for these and for others."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,11 +19,11 @@ ITEMS, JUDGES = 6, 5
 
 def table(item, other, judge, y):
     """Grades in a long table, each of an item (against another one) by a judge."""
-    f = numpyro.sample("f", dist.Normal(0, 1).expand([ITEMS]))
+    f: Any = numpyro.sample("f", dist.Normal(0, 1).expand([ITEMS]))
     with numpyro.plate("judges", JUDGES):
-        u = numpyro.sample("u", dist.Normal(0, 0.5))
+        u: Any = numpyro.sample("u", dist.Normal(0, 0.5))
     with numpyro.plate("cells", ITEMS, dim=-2), numpyro.plate("judges", JUDGES):
-        t = numpyro.sample("t", dist.Normal(0, 0.7))
+        t: Any = numpyro.sample("t", dist.Normal(0, 0.7))
     eta = f[item] + u[judge] + t[item, judge] - t[other, judge]
     numpyro.sample("y", dist.Bernoulli(logits=eta), obs=y)
 
@@ -37,7 +39,7 @@ def grades():
 def crossed(first, second, y):
     """Comparisons of the elements of a plate, which each see two of them."""
     with numpyro.plate("items", ITEMS):
-        f = numpyro.sample("f", dist.Normal(0, 1))
+        f: Any = numpyro.sample("f", dist.Normal(0, 1))
     first_up = numpyro.sample("first_up", dist.Normal(0, 1))
     numpyro.sample("y", dist.Bernoulli(logits=f[first] - f[second] + first_up), obs=y)
 

@@ -1,7 +1,7 @@
 """Hyperparameters integrated over, by weighted points and by NUTS with EP inside: quadrature."""
 
 import warnings
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -112,7 +112,7 @@ def test_numbers_and_choices_that_make_no_sense_are_refused():
     for name in ("num_warmup", "num_chains"):
         for count in (0, 7.5):
             with pytest.raises(ValueError, match=f"{name} is {count}; pass a whole number from 1"):
-                EP(regression).run(KEY, Y, **{name: count})
+                EP(regression).run(KEY, Y, **cast(Any, {name: count}))
     with pytest.raises(ValueError, match="hyperparameters is 'maximum'; choose one of 'integrate'"):
         EP(regression, hyperparameters="maximum")  # pyright: ignore[reportArgumentType]
 

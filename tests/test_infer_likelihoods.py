@@ -170,7 +170,7 @@ def test_moments(name):
 
     @jax.jit
     def moments_of_f(values, means, sds):
-        (block,) = read_program(trace(model, (values,), {}, {})).problem.blocks
+        block: Any = read_program(trace(model, (values,), {}, {})).problem.blocks[0]
         # The program's own predictor may be a multiple of f, such as (y - f) / scale.
         slope = block.rows.apply(jnp.ones(len(values)))
         log_z, d1, d2 = block.moments(block.offset + slope * means, slope**2 * sds**2)

@@ -26,6 +26,10 @@ def normal(name: str, scale: Any = 1.0, shape: tuple[int, ...] = (), loc: Any = 
     return numpyro.sample(name, dist.Normal(loc, scale).expand(shape))
 
 
+def observe(fn: Any, value: Any) -> None:
+    numpyro.sample("y", fn, obs=value)
+
+
 # ---------------------------------------------------------------- integrals over the plane
 
 MEAN, COVARIANCE = np.array([[0.3, -1.0], [0.2, 0.5]]), np.array([[1.0, 0.4], [0.4, 0.6]])
@@ -54,8 +58,7 @@ def on_a_grid(log_likelihood, mean, covariance):
 @pytest.mark.slow
 @pytest.mark.parametrize("log_likelihood", [gaussian_of_unknown_scale, product])
 def test_moments_are_those_on_a_grid(log_likelihood):
-    matrix = Symmetric(*(np.full(2, x) for x in COVARIANCE[[0, 1, 0], [0, 1, 1]]))
-    matrix = Symmetric(*map(jnp.asarray, matrix))
+    matrix = Symmetric(*(jnp.full(2, x) for x in COVARIANCE[[0, 1, 0], [0, 1, 1]]))
     found = pair_moments(log_likelihood, jnp.asarray(MEAN), matrix)
     for k in range(2):
         log_z, centre, spread = on_a_grid(
@@ -149,7 +152,7 @@ def test_what_sees_one_direction_is_no_pair():
     def program(x, y):
         a, b = normal("a"), normal("b")
         eta = jnp.stack([-(a + b * x), jnp.zeros_like(x), a + b * x], -1)
-        numpyro.sample("y", dist.Categorical(logits=eta), obs=y)
+        observe(dist.Categorical(logits=eta), y)
 
     engine, y = EP(program), np.arange(60) % 3
     (block,) = engine.read({}, X, y).problem.blocks
@@ -181,29 +184,29 @@ def davidson():
     f, t = normal("f", 1.0, (6,)), normal("t", 0.7, loc=-0.5)
     d = f[FIRST] - f[SECOND]
     logits = jnp.stack([-d / 2, jnp.broadcast_to(t, d.shape), d / 2], -1)
-    numpyro.sample("y", dist.Categorical(logits=logits), obs=np.arange(60) % 3)
+    observe(dist.Categorical(logits=logits), np.arange(60) % 3)
 
 
 def softmax_of_three():
     w = normal("w", 1.0, (2, 2))
     eta = np.stack([np.ones(60), X], -1) @ w.T
     logits = jnp.concatenate([jnp.zeros((60, 1)), eta], 1)
-    numpyro.sample("y", dist.Categorical(logits=logits), obs=(np.arange(60) // 5) % 3)
+    observe(dist.Categorical(logits=logits), (np.arange(60) // 5) % 3)
 
 
 def zero_inflated():
     a, b, g, h = normal("a"), normal("b"), normal("g"), normal("h")
     rate, gate = jnp.exp(a + b * X), jax.nn.sigmoid(g + h * X)
     counts = np.where(np.arange(60) % 4 == 0, 0, np.round(np.exp(0.5 + 0.4 * X)))
-    numpyro.sample("y", dist.ZeroInflatedPoisson(gate, rate), obs=counts)
+    observe(dist.ZeroInflatedPoisson(gate, rate), counts)
 
 
 def two_parameters(prior):
-    a = numpyro.sample("a", prior.expand([6]))
+    a: Any = numpyro.sample("a", prior.expand([6]))
     b, theta = normal("b", 1.0, (6,)), normal("theta", 1.0, (20,))
     logits = a[ITEM] * (theta[PERSON] - b[ITEM])
     right = (3 * PERSON + 7 * ITEM + PERSON * ITEM) % 20 < PERSON
-    numpyro.sample("y", dist.Bernoulli(logits=logits), obs=right.astype(int))
+    observe(dist.Bernoulli(logits=logits), right.astype(int))
 
 
 def two_parameter_irt():
@@ -259,7 +262,7 @@ def test_vectors_with_no_room_in_a_pair_are_hyperparameters():
         slope, level = normal("slope", 1.0, (2,)), normal("level")
         group = np.arange(x.size) % 2
         eta = level + (weight * slope)[group] * x
-        numpyro.sample("y", dist.Bernoulli(logits=eta), obs=y)
+        observe(dist.Bernoulli(logits=eta), y)
 
     source = EP(program).trace((X, np.arange(60) % 2), {}, {})
     assert source.decided.held == {"weight"} and not source.decided.pairs

@@ -216,7 +216,8 @@ def test_the_evidence_needs_no_further_quadrature(power):
     program, state = engine.read({}, y), jax.jit(lambda: engine.solve({}, y)[1])()
     anew = sites.evidence_at(program.problem, sites.step(program.problem, state, 0.0))
     counted = []
-    watched = program.problem.blocks[0]._replace(moments=lambda *at: counted.append(at))
+    block: Any = program.problem.blocks[0]
+    watched = block._replace(moments=lambda *at: counted.append(at))
     kept = sites.evidence_at(program.problem._replace(blocks=(watched,)), state)
     assert_allclose(kept, anew, atol=1e-8)
     assert not counted

@@ -1,7 +1,7 @@
 """EP without a joint covariance, structure by structure, against the dense posterior."""
 
 import pickle
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -371,7 +371,9 @@ def test_integrals_over_hyperparameters_are_refused(monkeypatch):
     pairs = np.stack([np.arange(40), np.arange(1, 41)], axis=1)
     for choice in ("integrate", "nuts"):
         with pytest.raises(ValueError, match=message):
-            EP(thurstone, hyperparameters=choice).run(KEY, 41, pairs, callback=pytest.fail)
+            EP(thurstone, hyperparameters=choice).run(
+                KEY, 41, pairs, callback=cast(Any, pytest.fail)
+            )
     found: Any = EP(thurstone).run(KEY, 41, pairs, params={"scale": 1.0}, num_samples=2)
     for ask in (found.autoguide, found.nuts_settings, lambda: found.covariance):
         with pytest.raises((ValueError, TooLargeError), match="the covariances of 41 latents are"):

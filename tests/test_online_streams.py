@@ -146,7 +146,7 @@ def test_rows_and_levels_that_are_none():
             VotedPRank(K, kernel=ExpSquared()),
             "kernel has no finite features, which VotedPRank needs",
         ),
-        (PRank(K, kernel=ExpSquared(), budget=None), "budget is None .* say how many"),
+        (PRank(K, kernel=ExpSquared()).set_params(budget=None), "budget is None .* say how many"),
         (WidrowHoff(K, eta=0.0), "eta is 0.0; pass a positive number"),
         (WidrowHoff(K).set_params(eta="fast"), "eta is 'fast'; pass a positive number"),
         (WidrowHoff(K, kernel=ExpSquared(), budget=0), "budget is 0"),

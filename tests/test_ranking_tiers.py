@@ -205,7 +205,7 @@ def test_comparisons_needed_of_a_tier_against_simulated_logs():
         each = np.rint(number * share / share.sum())
         alone = []
         for _ in range(150):
-            wins, at = rng.binomial(each.astype(int), expit(gaps)), gaps
+            wins, at, bend = rng.binomial(each.astype(int), expit(gaps)), gaps, before
             for _ in range(20):
                 bend = before + np.diag(each * expit(at) * expit(-at))
                 at = at + np.linalg.solve(bend, wins - each * expit(at) - before @ (at - gaps))

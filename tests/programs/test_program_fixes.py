@@ -71,8 +71,8 @@ def choice_of_three_free():
 
 def differences_of_three():
     """Differences from the first of three free utilities."""
-    d = numpyro.sample("d", dist.MultivariateNormal(0.0, np.eye(2) + 1.0).expand([4]))[GROUP]
-    observe(dist.Categorical(logits=jnp.pad(d, ((0, 0), (1, 0)))), np.arange(10) % 3)
+    d: Any = numpyro.sample("d", dist.MultivariateNormal(0.0, np.eye(2) + 1.0).expand([4]))
+    observe(dist.Categorical(logits=jnp.pad(d[GROUP], ((0, 0), (1, 0)))), np.arange(10) % 3)
 
 
 def scale_of_a_prior():

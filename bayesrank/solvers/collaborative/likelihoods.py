@@ -138,7 +138,7 @@ class Pairwise(Likelihood):
 
 
 @partial(jit, static_argnums=0)
-def _tilt(likelihood: Likelihood, tau: Any, nu: Any, rows: ObservedMoments) -> Any:
+def _tilt(likelihood: Likelihood, tau: Any, nu: Any, rows: Any) -> Any:
     """New sites, terms of the evidence, how far means move, and statistics, all of (K,) rows."""
     m, v, _ = cavity(tau, nu, rows.mean, rows.variance)
     at = rows.theta, rows.levels, rows.prior_mean + m, v

@@ -146,8 +146,8 @@ def _of_log_det(matrix: Array, parts: Array) -> tuple[Array, Array]:
     inv = inverse(matrix)[0]
     products = [_times(inv, part) for part in parts]
     slope = np.array([np.trace(product) for product in products])
-    curvature = [[-np.vdot(a, b.T) for b in products] for a in products]
-    return slope, np.array(curvature)
+    curvature = np.array([[np.vdot(a, b.T) for b in products] for a in products], float)
+    return slope, -curvature
 
 
 def _times(matrix: Array, kernel: Array) -> Array:
