@@ -52,7 +52,7 @@ RANK = """
         ranked = pipeline.Ranked("", summarize(skills, data.names), Headline("", "", ""))
         return pipeline.Ranking(Ranker(), skills, (ranked,))
 
-    pipeline.rank_items = rank_items
+    pipeline.rank_items, pipeline.state_bytes = rank_items, lambda ranker: 0
     pipeline.analyse = lambda *given: pipeline.Analysis((), (), (), Posterior(), {{}})
     {before}
     main(["rank", "c.csv", "--out", "out", "--force", "--save", "all"])

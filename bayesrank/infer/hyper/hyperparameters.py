@@ -65,11 +65,18 @@ class Vector:
     def __init__(self, inventory: Inventory) -> None:
         self.names = tuple(inventory.supports)
         self.transforms = {k: dist.biject_to(s) for k, s in inventory.supports.items()}
-        _, self.unravel = ravel_pytree(self._unconstrained(inventory.hyperparameters))
+        start = self._unconstrained(inventory.hyperparameters)
+        _, self.unravel = ravel_pytree(start)
+        self.sizes = {name: np.size(start[name]) for name in sorted(start)}  # in this order
 
     def flatten(self, values: Mapping[str, Any]) -> np.ndarray:
         """One vector of the unconstrained values of all free hyperparameters."""
         return np.asarray(ravel_pytree(self._unconstrained(values))[0], float)
+
+    def parts(self, flat: np.ndarray) -> dict[str, np.ndarray]:
+        """What a vector says of each hyperparameter's unconstrained elements, by name."""
+        ends = np.cumsum([*self.sizes.values()])
+        return dict(zip(self.sizes, np.split(flat, ends[:-1]), strict=True))
 
     def _unconstrained(self, values: Mapping[str, Any]) -> dict[str, Array]:
         return {
@@ -148,6 +155,7 @@ class Hyperparameters(Vector):
 
         def objective(at: np.ndarray) -> float:
             (there, *_), _ = self._solve(at, start, jacobian)
+            there = jax.tree.map(np.asarray, there)
             return float(there.objective) if there.usable else np.nan
 
         steps = _STEP * np.eye(flat.size)

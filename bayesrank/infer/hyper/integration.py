@@ -27,7 +27,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 
-import jax.numpy as jnp
 import numpy as np
 
 from bayesrank._memory import check_memory
@@ -235,7 +234,7 @@ class _Survey:
 
     def named_errors(self) -> dict[str, float]:
         """Largest Monte Carlo error of the mean of each hyperparameter, in standard deviations."""
-        each = self.free.unravel(jnp.asarray(self.errors[0]))
+        each = self.free.parts(self.errors[0])
         return {name: float(np.max(values)) for name, values in each.items()}
 
     def shares(self, weighted: Weighted) -> tuple[tuple[float, dict[str, np.ndarray]], ...]:

@@ -181,8 +181,8 @@ class Search:
 
     def at_edge(self, point: np.ndarray) -> dict[str, bool]:
         """Whether hyperparameters stand at the edge of the region searched, by name."""
-        far = self.free.unravel(jnp.asarray(np.abs(point - self.first) >= self.reach - 1e-6, float))
-        return {name: bool(jnp.any(values > 0)) for name, values in far.items()}
+        far = self.free.parts(np.abs(point - self.first) >= self.reach - 1e-6)
+        return {name: bool(values.any()) for name, values in far.items()}
 
 
 def _check_init(init: Mapping[str, Any], free: Hyperparameters) -> None:
