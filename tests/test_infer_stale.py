@@ -267,7 +267,7 @@ def evidence_and_mean(engine: EP, *args: Any) -> Any:
 def test_random_programs_answer_to_changed_data(seed):
     rng = np.random.default_rng(seed)
     program, data, has_numbers = random_program(rng)
-    engine = EP(program)
+    engine = EP(program, hyperparameters="prior")
     engine.run(KEY, *data(rng))
     changed = data(rng)
     with compilations() as compiled:
@@ -290,7 +290,7 @@ def dynamic_data() -> tuple[tuple, dict[str, Any]]:
 @pytest.mark.slow
 def test_a_solver_keeps_its_structure_in_all_of_its_functions():
     args, kwargs = dynamic_data()
-    engine = DynamicEP(structure="auto")
+    engine = DynamicEP(structure="auto", hyperparameters="prior")
     result = engine.run(KEY, *args, **kwargs)
     assert result.marginalized_sites == ("past",)
     evidence, state = engine.evidence_and_state({}, *args, **kwargs)

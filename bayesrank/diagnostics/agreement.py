@@ -112,7 +112,7 @@ class Residuals:
         def ratio(signs: Array) -> float:
             sums = own @ ((signs * self.weights * self.residual)[:, None] * self._sides)
             found = float(np.sum((sums.T @ sums).toarray() * self._metric))
-            return number / (number - 1) * found / self._alone
+            return number / (number - 1) * (count - 1) / count * found / self._alone
 
         by_chance = [ratio(rng.choice([-1.0, 1.0], count)) for _ in range(_SIGNS)]
         return DesignEffect(column, ratio(np.ones(count)), max(by_chance))

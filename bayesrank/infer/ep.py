@@ -169,6 +169,8 @@ class EP(Engine):
             program = self.trace(args, kwargs, given)
             call = Call(program, args, kwargs, given, rng_key, num_samples, dict(init or {}))
             call = call._replace(num_restarts=num_restarts, callback=callback)
+            if not program.initial:  # no hyperparameters, so nothing is compiled to find them
+                return self._held(call, given)
             inventory = traced_inventory(self, program, given)
             if not inventory.supports:
                 return self._held(call, given)

@@ -26,8 +26,8 @@ class SkillMixture(NamedTuple):
     >>> import numpy as np
     >>> from bayesrank.ranking import SkillMixture
     >>> skills = SkillMixture(np.ones(1), np.array([[1.0, 0.0]]), np.eye(2)[None])
-    >>> skills.better(0, 1).round(3)
-    array(0.76)
+    >>> float(skills.better(0, 1).round(3))
+    0.76
     """
 
     weights: Array
