@@ -37,7 +37,7 @@ class _Reader(Identified, Protocol):
         ...
 
 
-def decide(engine: _Reader, source: Traced, params: Mapping[str, Any]) -> Traced:
+def resolve_structure(engine: _Reader, source: Traced, params: Mapping[str, Any]) -> Traced:
     """The program, to be read as its data say; as it is where these are traced."""
     traced = any(isinstance(x, core.Tracer) for x in source.constants)
     if traced or not (_has_groups_in_doubt(source) or _has_pairs_in_doubt(source, params)):

@@ -12,7 +12,7 @@ from jax import Array, core, lax
 from bayesrank._validate import check_choice, check_count, check_positive, check_share
 from bayesrank.infer import sites
 from bayesrank.infer.compiled import ONE_AT_A_TIME, compiled_call
-from bayesrank.infer.decisions import decide
+from bayesrank.infer.decisions import resolve_structure
 from bayesrank.infer.large_solution import match_margins, without_covariance
 from bayesrank.infer.posterior import DensePosterior, KeptPosterior
 from bayesrank.infer.reader.freeze import frozen
@@ -237,7 +237,7 @@ class Engine:
         with ONE_AT_A_TIME:
             kept = self.reads_arguments
             program = trace(self.model, args, kwargs, params, keep_arguments=kept)
-        return program if kept else decide(self, program, params)
+        return program if kept else resolve_structure(self, program, params)
 
     def result_of(
         self, found: tuple[Solution, Static], call: Call, params: Mapping[str, Any]

@@ -25,7 +25,7 @@ from bayesrank.infer.hyper.nested import WalkSettings, walk
 from bayesrank.infer.reader.inventory import Inventory
 from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.result import EPResult
-from bayesrank.infer.running import Call, check_run, warn_of
+from bayesrank.infer.running import Call, check_run_arguments, warn_of
 
 # More hyperparameters than this, elements counted, take too many points; NUTS walks over them.
 _MOST_BY_POINTS = 20
@@ -161,7 +161,7 @@ class EP(Engine):
             deviation wrong by over 0.03 standard deviations.
         """
         given = self.given(params)
-        check_run(rng_key, num_samples, (given, args, kwargs))
+        check_run_arguments(rng_key, num_samples, (given, args, kwargs))
         check_count(num_restarts, "num_restarts", 0)
         nuts = WalkSettings.checked(num_warmup, num_chains, target_accept_prob)
         # Factorisations are small and many: threads inside one of them only get in the way.

@@ -66,7 +66,7 @@ def bounded_margins(
     return BoundedMargins(columns, centre, sd, np.array(quantiles))
 
 
-def drawn(
+def bounded_draws(
     mean: Numbers, covariance: Numbers, white: Numbers, ends: tuple[Any, Any] | None
 ) -> tuple[Numbers, Numbers]:
     """Draws (..., n) from white ones within the supports; log densities (...), unnormalised."""

@@ -20,8 +20,8 @@ import numpy as np
 from jax import Array, lax
 
 from bayesrank.infer.gaussian.rows import Rows
-from bayesrank.infer.quadrature_check import Faults, judged
-from bayesrank.infer.trapezoid import known
+from bayesrank.infer.quadrature_check import Faults, moment_faults
+from bayesrank.infer.trapezoid import with_jvp_of
 
 # Of predictors (2, G) to logs (G,).
 PairLikelihood = Callable[[Array], Array]
@@ -160,7 +160,7 @@ class PairBlock(NamedTuple):
         if differentiable:
             where = tilted.moments.mean, tilted.moments.covariance
             at = self.offset + mean
-            log_z = known(log_z, _summed(self.log_likelihood, at, variance, *where).log_z)
+            log_z = with_jvp_of(log_z, _summed(self.log_likelihood, at, variance, *where).log_z)
         site, shift = _site(tau, nu)
         total = variance.inverse().plus(site, power)
         pull = power * (shift - site.times(mean))
@@ -277,5 +277,5 @@ def pair_faults(
     none = jnp.zeros((3, *mean.shape), dtype), jnp.full((_CELLS + 1, mean.shape[1]), -jnp.inf)
     total, _ = lax.fori_loop(0, _CELLS + 1, add, none)
     tilted = jnp.stack([found.covariance.a, found.covariance.b])
-    each = judged(total[0], total[1], total[2], tilted)
+    each = moment_faults(total[0], total[1], total[2], tilted)
     return Faults(*(jnp.max(x, axis=0) for x in each))

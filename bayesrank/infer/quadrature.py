@@ -34,7 +34,7 @@ import numpy as np
 from jax import Array, lax
 
 from bayesrank.distributions import TiltedMoments
-from bayesrank.infer.trapezoid import known, trapezoid_moments, value_and_slope
+from bayesrank.infer.trapezoid import trapezoid_moments, value_and_slope, with_jvp_of
 
 LogLikelihood = Callable[[Array], Array]
 
@@ -79,7 +79,7 @@ def _robust_moments(log_likelihood: LogLikelihood, mean: Array, variance: Array)
     values = jax.vmap(log_likelihood)(jnp.where(has_density, x, heaviest))
     log_mass = values - 0.5 * deviation**2 / variance + log_weight
     total = jax.nn.logsumexp(jnp.where(has_density, log_mass, -jnp.inf), axis=0)
-    log_z = known(log_z, total - 0.5 * jnp.log(2 * jnp.pi * variance))
+    log_z = with_jvp_of(log_z, total - 0.5 * jnp.log(2 * jnp.pi * variance))
     shift = jnp.sum(p * deviation, axis=0)
     centred = deviation - shift
     spread = jnp.sum(p * centred**2, axis=0)

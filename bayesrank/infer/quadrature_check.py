@@ -84,10 +84,10 @@ def faults_of(
 
     total = lax.fori_loop(0, cells // chunk, add, jnp.zeros((3, *mean.shape), mean.dtype))
     ratio, first, second = total / np.sqrt(2 * np.pi)
-    return judged(ratio, first, second, tilted)
+    return moment_faults(ratio, first, second, tilted)
 
 
-def judged(ratio: Array, first: Array, second: Array, tilted: Array) -> Faults:
+def moment_faults(ratio: Array, first: Array, second: Array, tilted: Array) -> Faults:
     """Faults, from moments of order 0 to 2 on a grid about the means, and variances, to compare.
 
     Mass is in units of the integral that it is compared with.

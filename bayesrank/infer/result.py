@@ -419,7 +419,7 @@ class EPResult(GaussianMoments):
             )
         missed = max(self.missed_mass.values(), default=0.0)
         error = max(self.moment_errors.values(), default=0.0)
-        return judged(
+        return warn_unless_good(
             self.marginalized_sites,
             lambda: replace(
                 importance_check(self, self.rng_key),
@@ -473,7 +473,9 @@ class EPResult(GaussianMoments):
         sys.stdout.write(as_text(self, accuracy, most=None) + "\n")
 
 
-def judged(eliminated: tuple[str, ...], judge: Callable[[], ImportanceCheck]) -> ImportanceCheck:
+def warn_unless_good(
+    eliminated: tuple[str, ...], judge: Callable[[], ImportanceCheck]
+) -> ImportanceCheck:
     """Judge a posterior, and warn if it is not good."""
     if eliminated:
         raise ValueError(

@@ -19,7 +19,7 @@ from bayesrank.infer.reader.traced import Traced
 from bayesrank.infer.result import AccuracyWarning, EPResult
 
 
-def check_run(rng_key: Any, num_samples: Any, arguments: Any) -> None:
+def check_run_arguments(rng_key: Any, num_samples: Any, arguments: Any) -> None:
     """Refuse anything but a key and a number of draws, and arguments that are traced."""
     if any(isinstance(leaf, core.Tracer) for leaf in jax.tree.leaves((rng_key, arguments))):
         raise TypeError(

@@ -38,7 +38,7 @@ from bayesrank.distributions import TiltedMoments
 from bayesrank.infer.gaussian.protocol import Gaussian, Prior, SiteTerm, log_sites
 from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.infer.quadrature_check import Faults, QuadratureMoments, faults_of
-from bayesrank.infer.trapezoid import known
+from bayesrank.infer.trapezoid import with_jvp_of
 
 SMALLEST_DAMPING = 0.05
 # Margins that move by more posterior standard deviations than this are far from the fixed point.
@@ -147,7 +147,7 @@ class Block(NamedTuple):
             tilted = Tilted(m, v, *self.moments(self.offset + m, v))
         elif differentiable:
             log_z = self.moments(self.offset + tilted.mean, tilted.variance).log_z
-            tilted = tilted._replace(log_z=known(tilted.log_z, log_z))
+            tilted = tilted._replace(log_z=with_jvp_of(tilted.log_z, log_z))
         own = log_sites(share * tau, share * nu, tilted.mean, tilted.variance)
         return jnp.sum((tilted.log_z - own) / share)
 

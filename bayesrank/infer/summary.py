@@ -33,7 +33,7 @@ def site_rows(result: EPResult) -> list[SiteRow]:
     for name, value in result.params.items():
         default = "median of its prior" if name in result.defaulted_params else "its initial value"
         source = result.sources.get(name, default)
-        rows.append(SiteRow(name, "fixed", f"at {shown(value)}, {source}"))
+        rows.append(SiteRow(name, "fixed", f"at {rounded(value)}, {source}"))
     rows += [
         SiteRow(name, "integrated out", "too many for a joint covariance; no posterior is kept")
         for name in result.marginalized_sites
@@ -113,7 +113,7 @@ def shape_in_words(shape: tuple[int, ...]) -> str:
     return f"{math.prod(shape)} numbers, shape {shape}"
 
 
-def shown(value: np.ndarray) -> str:
+def rounded(value: np.ndarray) -> str:
     """A number, or some, in a few characters."""
     array = np.asarray(value)
     if array.ndim == 0:

@@ -77,17 +77,17 @@ def trapezoid_moments(
     d2 = jnp.where(is_narrow, mode.curvature, narrowing / variance)
     log_z = top + jnp.log(mass) - 0.5 * jnp.log(2 * jnp.pi * variance)
     computed = _log_integral(log_likelihood, rule, *given)
-    return TiltedMoments(known(log_z, computed), d1, d2), jnp.all(promising & settled)
+    return TiltedMoments(with_jvp_of(log_z, computed), d1, d2), jnp.all(promising & settled)
 
 
 @jax.custom_jvp
-def known(value: Array, computed: Array) -> Array:
+def with_jvp_of(value: Array, computed: Array) -> Array:
     """A value that is known, with the derivative of its computation; this is not carried out."""
     del computed
     return value
 
 
-@known.defjvp
+@with_jvp_of.defjvp
 def _known_jvp(primals: tuple[Array, Array], tangents: tuple[Any, Any]) -> tuple[Array, Array]:
     return primals[0], tangents[1]
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from bayesrank._memory import check_memory
 from bayesrank._validate import check_count
-from bayesrank.infer.margins import drawn
+from bayesrank.infer.margins import bounded_draws
 from bayesrank.infer.posterior import DensePosterior
-from bayesrank.infer.result import GaussianMoments, MixtureComponent, judged
-from bayesrank.infer.summary import SiteRow, draws_as_text, rows_as_text, shape_in_words, shown
+from bayesrank.infer.result import GaussianMoments, MixtureComponent, warn_unless_good
+from bayesrank.infer.summary import SiteRow, draws_as_text, rounded, rows_as_text, shape_in_words
 from bayesrank.infer.whitening.accuracy import ImportanceCheck, importance_check_of_draws
 
 _DRAWN = ("hyperparameters", "draws", "log_proposals")  # what follows from a seed
@@ -81,9 +81,9 @@ class MixtureResult(GaussianMoments):
         """Show what became of each site, twenty at most."""
         rows = [SiteRow(k, "inferred", shape_in_words(shape)) for k, shape in self.shapes.items()]
         for name, (mean, sd) in self.hyperparameter_moments.items():
-            moments = f"mean {shown(mean)}, standard deviation {shown(sd)}"
+            moments = f"mean {rounded(mean)}, standard deviation {rounded(sd)}"
             rows.append(SiteRow(name, "integrated over", moments))
-        rows += [SiteRow(name, "fixed", f"at {shown(x)}") for name, x in self.params.items()]
+        rows += [SiteRow(name, "fixed", f"at {rounded(x)}") for name, x in self.params.items()]
         ended = "converged" if self.converged else "not converged"
         title = f"{type(self).__name__}: {ended}, log evidence {self.log_evidence:.4g}"
         return "\n".join([title, *rows_as_text(rows)])
@@ -167,7 +167,7 @@ class MixtureResult(GaussianMoments):
         samples = {**self.draws, **self.hyperparameters}
         flat = {k: v.reshape(-1, *v.shape[2:]) for k, v in samples.items()}
         called = self.model, self.model_args, self.model_kwargs
-        return judged(
+        return warn_unless_good(
             self.marginalized_sites,
             lambda: replace(
                 importance_check_of_draws(
@@ -313,7 +313,7 @@ class IntegratedEPResult(MixtureResult):
 
     def _competing(self) -> Iterator[str]:
         for share, values in self.other_modes:
-            at = ", ".join(f"{name} {shown(value)}" for name, value in values.items())
+            at = ", ".join(f"{name} {rounded(value)}" for name, value in values.items())
             yield f"another mode has {share:.0%} of the weight: {at}"
 
     @property
@@ -348,7 +348,7 @@ def _draw(
     for number in np.unique(owner):
         mine = owner == number
         moments = means[number], covariances[number]
-        draws[mine], logs[mine] = drawn(*moments, draws[mine], support)
+        draws[mine], logs[mine] = bounded_draws(*moments, draws[mine], support)
     order = rng.permutation(count)
     return owner[order], draws[order], logs[order]
 

@@ -34,7 +34,7 @@ from bayesrank.infer.hyper.hyperparameters import Hyperparameters
 from bayesrank.infer.hyper.mixture import NestedEPResult
 from bayesrank.infer.hyper.points import whitening_root
 from bayesrank.infer.hyper.search import Search
-from bayesrank.infer.margins import drawn
+from bayesrank.infer.margins import bounded_draws
 from bayesrank.infer.posterior import DensePosterior
 from bayesrank.infer.result import EPResult, GaussianMoments
 from bayesrank.infer.running import Call, ConvergenceWarning
@@ -172,7 +172,7 @@ def _latents(
         means.append(mean)
         if number % apart == 0:
             covariances.append(covariance)
-        draw, log_density = drawn(mean, covariance, normal, found.support)
+        draw, log_density = bounded_draws(mean, covariance, normal, found.support)
         draws.append(draw)
         evaluation = component.evaluation
         logs.append(log_density + evaluation.log_evidence + evaluation.log_prior)

@@ -89,7 +89,7 @@ def grouped(names: Sequence[str], parents: Callable[[str], frozenset[str]]) -> l
     return order
 
 
-def conditional(
+def group_conditional(
     joint: Joint, group: Sequence[str], before: Sequence[str], locals_: Sequence[Local]
 ) -> Conditional:
     """A group of latents given those before it, from each of its sites given all others."""

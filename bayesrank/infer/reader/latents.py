@@ -13,8 +13,8 @@ from bayesrank.infer.reader.affine import Degree
 from bayesrank.infer.reader.conditionals import (
     Grouped,
     Local,
-    conditional,
     gaussian_local,
+    group_conditional,
     grouped,
     grouped_latents,
     parents_of,
@@ -95,7 +95,7 @@ def stated_latents(joint: Joint, wanted: Wanted) -> Latents:
         groups.sort(key=lambda group: group[0] in last)
     conditionals, order = [], []
     for group in groups + leaf_groups:
-        conditionals.append(conditional(joint, group, order, [stated[k][0] for k in group]))
+        conditionals.append(group_conditional(joint, group, order, [stated[k][0] for k in group]))
         order += group
     found = Latents(
         groups,

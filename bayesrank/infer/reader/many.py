@@ -18,8 +18,8 @@ from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.infer.reader.affine import Affine, Degree
 from bayesrank.infer.reader.conditionals import (
     among,
-    conditional,
     gaussian_local,
+    group_conditional,
     parents_of,
     positions,
 )
@@ -125,7 +125,7 @@ def shared_prior(
     for group in core:
         if shared.issuperset(group):
             locals_ = [gaussian_local(joint, name) for name in group]
-            conditionals.append(conditional(joint, group, before, locals_))
+            conditionals.append(group_conditional(joint, group, before, locals_))
             before += group
     loc, root = _rooted(conditionals)
     of_shared = _SitePrior(loc, root, jnp.zeros_like(loc))
