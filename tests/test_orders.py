@@ -143,7 +143,8 @@ def across(y):
 
 @pytest.mark.slow
 def test_refuses_a_plate_whose_elements_see_each_other():
-    with pytest.raises(ValueError, match="'y' stands in plate 'groups' and sees latents of it across"):
+    match = "'y' stands in plate 'groups' and sees latents of it across"
+    with pytest.raises(ValueError, match=match):
         EP(across).run(KEY, np.arange(400) % 2)
 
 
