@@ -68,3 +68,13 @@ def test_one_name_is_one_class():
                 if name[:1].isupper() and not name.isupper() and name != "Array":
                     meanings.setdefault(name, set()).add(ast.unparse(node.value))
     assert {name: where for name, where in meanings.items() if len(where) > 1} == {}
+
+
+def test_one_name_is_one_function():
+    meanings = {}
+    for path, tree in TREES.items():
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                meanings.setdefault(node.name, []).append(str(path))
+    twice = {name for name, where in meanings.items() if len(where) > 1}
+    assert twice == {"compare"}  # two items by the command, two programs by diagnostics

@@ -14,7 +14,7 @@ from bayesrank.estimators import ArenaRanker
 from bayesrank.infer import EP
 from bayesrank.models.comparisons import SCALES, judged_comparisons
 from bayesrank.solvers.comparisons import arena_data, fit_arena
-from bayesrank.solvers.comparisons.judges_state import initial_state
+from bayesrank.solvers.comparisons.judges_state import initial_arena_state
 
 
 def simulate(seed, n, judges, categories, size, *, careless=0):
@@ -335,7 +335,7 @@ def test_the_precision_of_latents_is_that_of_the_rows_whatever_the_positions(pos
     pairs = np.array([rng.choice(4, 2, replace=False) for _ in range(30)])
     data = arena_data(4, pairs, position=np.ones(30))
     data = data._replace(position=rng.choice(positions, len(data.first)))
-    state = initial_state(data, {})
+    state = initial_arena_state(data, {})
     state.precision = rng.uniform(0.1, 1.0, len(data.first))
     rows = np.zeros((len(data.first), 5))
     rows[np.arange(len(rows)), data.first], rows[np.arange(len(rows)), data.second] = 1.0, -1.0

@@ -20,7 +20,7 @@ from numpyro.infer.util import log_density
 
 from bayesrank.distributions import Thurstone
 from bayesrank.infer import EP
-from bayesrank.infer.reader.affine import Affine, Degree, identity, propagate
+from bayesrank.infer.reader.affine import Affine, Degree, evaluate, identity
 from bayesrank.infer.reader.jaxpr import flat_trace
 from bayesrank.infer.reader.program import read_program
 from bayesrank.infer.reader.traced import trace
@@ -99,7 +99,7 @@ def found():
     @jax.jit
     def solve():
         start = identity(sizes, SHAPES, jnp.zeros(0).dtype)
-        env = propagate(trace, [start["f"], start["g"]])
+        env = evaluate(trace, [start["f"], start["g"]])
         outputs = [x for x in trace.outputs if isinstance(x, int)]
         values = jax.tree.unflatten(structure, [env[x] for x in outputs])
         rows = {k: v for k, v in values.items() if isinstance(v, Affine)}

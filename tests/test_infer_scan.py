@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 from numpyro.contrib.control_flow import scan
 
 from bayesrank.infer import EP
-from bayesrank.infer.reader.affine import Affine, identity, propagate
+from bayesrank.infer.reader.affine import Affine, evaluate, identity
 from bayesrank.infer.reader.jaxpr import flat_trace
 from bayesrank.infer.reader.scans import split_scans
 
@@ -171,7 +171,7 @@ def test_a_scan_that_forgets_is_mapped(reverse):
     trace, _ = flat_trace(results, *latents)
     split = split_scans(trace, trace.inputs)
     rows = identity({"z": 2 * N, "start": 2}, shapes, float)
-    env = propagate(split, [rows["z"], rows["start"]])
+    env = evaluate(split, [rows["z"], rows["start"]])
     flat = jnp.concatenate([x.reshape(-1) for x in latents])
     expected, checked = jax.tree.leaves(results(*latents)), 0
     for number, exact in zip(split.outputs, expected, strict=True):

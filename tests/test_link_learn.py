@@ -14,7 +14,7 @@ from bayesrank.solvers.link_learn import (
     basis_scores,
     margin_features,
     overlaps,
-    weigh,
+    weigh_terms,
 )
 
 KEY = jax.random.key(0)
@@ -62,7 +62,7 @@ def test_the_okapi_form_and_the_basis_begin_as_bm25(world):
     for kind in ("okapi", "basis"):
         form = TermWeight(kind)
         start = {**form.init(np.random.default_rng(0)), "log_gain": np.array(0.0)}
-        got = weigh(form, start, rows, known).toarray()
+        got = weigh_terms(form, start, rows, known).toarray()
         np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-9)
 
 
@@ -72,7 +72,7 @@ def test_the_networks_form_is_the_product_of_three(world, kind):
     known = collection(rows)
     form = TermWeight(kind, hidden=3)
     params = form.init(np.random.default_rng(1))
-    got = weigh(form, params, rows, known)
+    got = weigh_terms(form, params, rows, known)
 
     def network(p, x):
         layer = np.tanh(x * p["inner"] + p["shift"]) @ p["outer"] + p["level"]

@@ -25,9 +25,9 @@ from bayesrank.infer import EP, IntegratedEPResult
 from bayesrank.infer.spi import Traced, compiled_call, take_inventory
 from bayesrank.models import preference_gp, thurstone
 from bayesrank.models.comparisons import (
-    compare,
     feature_kernel,
     independent_skills,
+    observe_comparisons,
     process_skills,
 )
 
@@ -78,7 +78,7 @@ def answered(
         kernel = feature_kernel(X.shape[1], ard)
         noise = noise * numpyro.sample("noise", dist.LogNormal(0.0, 0.1))
         skills = process_skills(X, kernel, laplacian=laplacian)
-    compare(skills, comparisons, noise=noise, outcomes=outcomes, counted=counted)
+    observe_comparisons(skills, comparisons, noise=noise, outcomes=outcomes, counted=counted)
 
 
 class SkillProgram:

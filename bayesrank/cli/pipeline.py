@@ -119,7 +119,7 @@ class Analysis(NamedTuple):
     figures: dict[str, bytes]  #: by file name, one of `FIGURES`
 
 
-def run(data: ComparisonData, settings: Settings) -> None:
+def rank_and_write(data: ComparisonData, settings: Settings) -> None:
     """Do the main job on `data`: print the table, then check the fit and write the results."""
     inputs = settings.inputs
     with job(settings.out, FILES, inputs, quiet=settings.quiet) as run:

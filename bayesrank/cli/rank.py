@@ -8,7 +8,7 @@ import click
 
 from bayesrank._names import meant, shown
 from bayesrank.cli.app import say
-from bayesrank.cli.pipeline import Settings, dry_run, run
+from bayesrank.cli.pipeline import Settings, dry_run, rank_and_write
 from bayesrank.datasets import ColumnNames, ComparisonData, load_nfl, read_comparisons
 
 _LEFT_OUT = {
@@ -33,7 +33,7 @@ def _run(data: ComparisonData, options: dict[str, Any]) -> None:
         for line in dry_run(data).splitlines():
             click.echo(shown(line))
     else:
-        run(data, Settings(**options, command=str(click.get_current_context().obj)))
+        rank_and_write(data, Settings(**options, command=str(click.get_current_context().obj)))
 
 
 def rank(comparisons: Path, items: Path | None, home: bool | None, **options: Any) -> None:

@@ -30,7 +30,7 @@ from bayesrank.datasets.layouts import (
     fitting,
     is_alike,
     naming,
-    option,
+    option_name,
     unused_column_hints,
 )
 from bayesrank.datasets.orders import SUFFIXES, Order, implied, read_order_cells, read_orders
@@ -129,7 +129,7 @@ def _refuse_options(path: Path, chosen: ColumnNames) -> None:
     usual = ColumnNames(fold_names=chosen.fold_names)
     for name in (f.name for f in fields(chosen)):
         if getattr(chosen, name) != getattr(usual, name):
-            fix = f"leave out --{option(name)}"
+            fix = f"leave out --{option_name(name)}"
             raise DataError(path, "files of orders have no columns", fix)
 
 
@@ -137,7 +137,7 @@ def _from_table(table: Table, known: Items | None, chosen: ColumnNames) -> Compa
     found = _found(table.without(chosen.ignore), chosen)
     for name, role in (("outcome_codes", "outcome"), ("date_format", "time")):
         if getattr(chosen, name) and role not in found.columns:
-            problem = f"--{option(name)} tells how to read {role}s, and no column holds these"
+            problem = f"--{option_name(name)} tells how to read {role}s, and no column holds these"
             raise found.table.error(problem, f"name it with --{role} COLUMN")
     if "order" in found.columns:
         return _from_order_cells(found, known, chosen)

@@ -357,7 +357,7 @@ def _columns(table: Table, layout: Layout, named: Mapping[str, str]) -> dict[str
         column = table.column(chosen)
         if column is None:
             problem = f"there is no column {chosen!r} among {table.quoted}"
-            raise table.error(problem, f"name one of these with --{option(name)}")
+            raise table.error(problem, f"name one of these with --{option_name(name)}")
         found[name] = column
     for pair in layout.together:
         if not found.keys() & set(pair):
@@ -394,18 +394,18 @@ def two_columns(table: Table, usual: Sequence[Sequence[str]]) -> tuple[Column, .
     return ()
 
 
-def option(role: str) -> str:
+def option_name(role: str) -> str:
     """The option that names the column of a role, without its dashes."""
     return role.replace("_", "-")
 
 
 def naming(role: str, name: str) -> str:
     """An option that names a column, as a shell takes it."""
-    return f"--{option(role)} {shlex.quote(name)}"
+    return f"--{option_name(role)} {shlex.quote(name)}"
 
 
 def _unused(found: Found, named: Mapping[str, str]) -> DataError:
-    odd = next(option(name) for name in named if name not in _options(found.layout))
+    odd = next(option_name(name) for name in named if name not in _options(found.layout))
     if "order" in found.columns and odd in _NOT_OF_ORDERS:
         return found.table.error(f"orders have no {_NOT_OF_ORDERS[odd]} yet", f"leave out --{odd}")
     problem = f"--{odd} does not go with the columns {found.table.quoted}"
@@ -450,7 +450,7 @@ def _unrecognised(table: Table, layouts: Sequence[Layout], named: Mapping[str, s
 
 def _options_for(roles: Sequence[str]) -> str:
     """Options as a sentence has them: `--first, --second and --outcome`."""
-    *others, last = (f"--{option(role)}" for role in roles)
+    *others, last = (f"--{option_name(role)}" for role in roles)
     return f"{', '.join(others)} and {last}" if others else last
 
 

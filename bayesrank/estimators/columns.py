@@ -218,7 +218,7 @@ def refuse_times(data: ComparisonData) -> None:
         )
 
 
-def linked(
+def linked_items(
     num_items: int, items: NDArray[Any], better: NDArray[Any], worse: NDArray[Any]
 ) -> NDArray[np.int64]:
     """Component of each item, as `bayesrank.models.orders.Events` link them."""

@@ -24,7 +24,7 @@ from bayesrank.solvers.link_learn import (
     Texts,
     Training,
     fit_link_learn,
-    weigh,
+    weigh_terms,
 )
 
 _FOLDS = 3
@@ -215,10 +215,10 @@ class LinkLearn(SearchEngine):
 
     def _document_weights(self, rows: Any, known: Collection) -> Any:
         check_is_fitted(self, "params_")
-        return weigh(self._form, self.params_, rows, known)
+        return weigh_terms(self._form, self.params_, rows, known)
 
     def _query_weights(self, rows: Any, known: Collection) -> Any:
-        return weigh(self._form, self.params_, rows, known) if self._form.both_sides else rows
+        return weigh_terms(self._form, self.params_, rows, known) if self._form.both_sides else rows
 
 
 def _several(option: Any) -> list[Any]:

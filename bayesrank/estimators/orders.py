@@ -10,7 +10,7 @@ from bayesrank._tables import column_names, unmasked
 from bayesrank.datasets import ComparisonData
 from bayesrank.estimators.base import ScaleChoice
 from bayesrank.estimators.collaborative_data import id_list
-from bayesrank.estimators.columns import in_order, linked, numbers_of, read_pairs, recognised
+from bayesrank.estimators.columns import in_order, linked_items, numbers_of, read_pairs, recognised
 from bayesrank.estimators.ranker import NamedRanker, refuse_one
 from bayesrank.estimators.skills import fit_skills
 from bayesrank.models.orders import events
@@ -119,7 +119,7 @@ class OrderRanker(NamedRanker):
         data = events(numbers, len(names), sample_weight)
         skills, kept = self._known_of(len(names), features, feature_names)
         self._keep(fit_skills(data, skills, self._settings(), callback), kept)
-        self.components_ = linked(len(names), *data) if features is None else None
+        self.components_ = linked_items(len(names), *data) if features is None else None
         self.names_ = names
         return self
 

@@ -85,7 +85,7 @@ SCALES = {
 
 
 class ComparisonColumns(TypedDict, total=False):
-    """What may be said of each comparison, see `compare`."""
+    """What may be said of each comparison, see `observe_comparisons`."""
 
     outcomes: ArrayLike | None
     weights: ArrayLike | None
@@ -114,7 +114,7 @@ def thurstone(
     ``f``            Normal(0, scale), shape (n,)   skills, in units of the noise
     ================ ============================== ============================================
 
-    The other sites are those of `compare`.
+    The other sites are those of `observe_comparisons`.
 
     Parameters
     ----------
@@ -126,14 +126,14 @@ def thurstone(
     scale : ArrayLike, optional
         Prior standard deviation of a skill, positive. Without it ``scale`` is a site.
     **columns
-        What else is known of each comparison, see `compare`.
+        What else is known of each comparison, see `observe_comparisons`.
 
     Raises
     ------
     ValueError
         If an argument cannot be used; the message names it and what to do.
     """
-    compare(independent_skills(num_items, scale), comparisons, **columns)
+    observe_comparisons(independent_skills(num_items, scale), comparisons, **columns)
 
 
 def judged_comparisons(
@@ -182,9 +182,9 @@ def preference_gp(
     ``f_new``        given ``f``, shape (m,)        skills of the new items (with ``X_new``)
     ================ ============================== ============================================
 
-    The other sites are those of `compare`. The priors suppose features of mean zero and standard
-    deviation one: two items are then at a distance of about :math:`\sqrt{2 d}`. In the symbols of
-    Chu and Ghahramani (2005) :math:`\kappa_o = \mathtt{amplitude}^2`,
+    The other sites are those of `observe_comparisons`. The priors suppose features of mean zero and
+    standard deviation one: two items are then at a distance of about :math:`\sqrt{2 d}`. In the
+    symbols of Chu and Ghahramani (2005) :math:`\kappa_o = \mathtt{amplitude}^2`,
     :math:`\kappa = 1 / \mathtt{lengthscale}^2` and :math:`\sigma = \mathtt{noise}`. Their graph has
     the weight one.
 
@@ -224,10 +224,12 @@ def preference_gp(
     X = check_features(X, "X")
     kernel = feature_kernel(X.shape[1], ard)
     noise = numpyro.sample("noise", dist.LogNormal(0.0, 0.1))
-    compare(process_skills(X, kernel, X_new, laplacian, rank), comparisons, noise=noise, **columns)
+    observe_comparisons(
+        process_skills(X, kernel, X_new, laplacian, rank), comparisons, noise=noise, **columns
+    )
 
 
-def compare(
+def observe_comparisons(
     skills: Array,
     comparisons: ArrayLike | None,
     *,

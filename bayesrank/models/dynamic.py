@@ -40,7 +40,7 @@ from jax.typing import ArrayLike
 
 from bayesrank import gp
 from bayesrank._validate import check_choice, check_count, known
-from bayesrank.models.comparisons import ComparisonColumns, compare, draw_scale
+from bayesrank.models.comparisons import ComparisonColumns, draw_scale, observe_comparisons
 
 Process = Literal["walk", "matern12", "matern32"]
 
@@ -71,8 +71,8 @@ def dynamic_thurstone(
     ``past``         given these, shape (n, T - 1)  skills at the times before it, in their order
     ================ ============================== ============================================
 
-    The other sites are those of `bayesrank.models.comparisons.compare`. The priors suppose that
-    time is in units of about the span that the data cover.
+    The other sites are those of `bayesrank.models.comparisons.observe_comparisons`. The priors
+    suppose that time is in units of about the span that the data cover.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def dynamic_thurstone(
     (100, 3, 2)
     """
     skills = _moving_skills(check_count(num_items, "num_items"), _check_times(times), process)
-    compare(skills, comparisons, period=period, **columns)
+    observe_comparisons(skills, comparisons, period=period, **columns)
 
 
 def _moving_skills(num_items: int, times: Array, process: str) -> Array:

@@ -69,7 +69,7 @@ class ThresholdMargins(NamedTuple):
     cross: Array  # covariance of all unknowns with the margins, shape (D, k - 1)
 
 
-def margins(mean: Array, covariance: Array, x: Array) -> ThresholdMargins:
+def margins_of(mean: Array, covariance: Array, x: Array) -> ThresholdMargins:
     """Describe the margins of an example, of D - k + 1 features ``x``."""
     num_features = x.shape[0]
     if covariance.ndim == 2:
@@ -92,7 +92,7 @@ def absorb(
     """Take in one example: mean (D,), covariance, and how many factors were left out."""
     # With the probability `informative` the label is no lapse: the belief is a mixture of that with
     # the example and that without, and is replaced by the Gaussian of the same moments.
-    now, before = margins(mean, covariance, x), mean
+    now, before = margins_of(mean, covariance, x), mean
     likelihood, skipped = Thurstone(0.0, noise * 0.5**0.5), jnp.zeros((), jnp.int64)
     outer, curvature = [], []
     for r in range(now.mean.shape[0]):
@@ -207,7 +207,7 @@ def take_block(
 
 
 def _foresee(mean: Array, covariance: Array, x: Array, noise: Array) -> Array:
-    known = margins(mean, covariance, x)
+    known = margins_of(mean, covariance, x)
     # Where rounding leaves no positive variance there is nothing left to be learned.
     return level_probs(known.mean, jnp.maximum(jnp.diag(known.covariance), 0.0), noise)
 

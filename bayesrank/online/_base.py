@@ -13,7 +13,7 @@ from bayesrank._validate import check_count
 from bayesrank.online._blocks import LARGE, MIDDLE, SMALL, blocks_of
 from bayesrank.online._loss import round_levels
 from bayesrank.online._saved import SavedLearner
-from bayesrank.online._validate import check_levels, check_names, check_rows
+from bayesrank.online._validate import check_column_names, check_levels_from_one, check_rows
 
 Array = NDArray[np.float64]
 
@@ -160,9 +160,9 @@ class OnlineRanker(SavedLearner):
         started = hasattr(self, "state_")
         if started:
             self._refuse_other_levels()
-        names = check_names(X, self.feature_names_in_)
+        names = check_column_names(X, self.feature_names_in_)
         rows = check_rows(X, self.n_features_in_ if started else None)
-        levels = check_levels(y, len(rows), self.num_levels)
+        levels = check_levels_from_one(y, len(rows), self.num_levels)
         met = []
         with jax.enable_x64(True):
             state = self.state_ if started else self._init_state(rows.shape[1])
@@ -207,5 +207,5 @@ class OnlineRanker(SavedLearner):
     def _known_rows(self, X: ArrayLike) -> Array:
         check_is_fitted(self, "state_")
         self._refuse_other_levels()
-        check_names(X, self.feature_names_in_)
+        check_column_names(X, self.feature_names_in_)
         return self._expand(check_rows(X, self.n_features_in_))

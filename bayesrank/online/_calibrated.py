@@ -16,7 +16,7 @@ from bayesrank._validate import check_choice, check_count
 from bayesrank.online._blocks import blocks_of
 from bayesrank.online._constraints import LabelConstraints, tabulate
 from bayesrank.online._saved import SavedLearner
-from bayesrank.online._validate import check_names, check_rows
+from bayesrank.online._validate import check_column_names, check_rows
 
 Array = NDArray[np.float64]
 _LabelTarget = Sequence[int] | NDArray[Any] | LabelConstraints
@@ -112,7 +112,7 @@ class CalibratedPerceptron(SavedLearner):
         """
         started = hasattr(self, "state_")
         options = self._check_options()
-        names = check_names(X, self.feature_names_in_)
+        names = check_column_names(X, self.feature_names_in_)
         rows = check_rows(X, self.n_features_in_ if started else None)
         targets = _targets(y, len(rows), self.num_labels)
         with jax.enable_x64(True):
@@ -146,7 +146,7 @@ class CalibratedPerceptron(SavedLearner):
         """
         check_is_fitted(self, "state_")
         self._check_options()
-        check_names(X, self.feature_names_in_)
+        check_column_names(X, self.feature_names_in_)
         return check_rows(X, self.n_features_in_) @ self.coef_.T
 
     def predict(self, X: ArrayLike) -> list[list[int]]:

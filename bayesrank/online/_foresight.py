@@ -11,7 +11,7 @@ from jax.scipy.special import entr
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from bayesrank.online._adf import Belief, ThresholdMargins, level_probs, margins, with_lapse
+from bayesrank.online._adf import Belief, ThresholdMargins, level_probs, margins_of, with_lapse
 
 # Equally spaced nodes over a standard normal: what is integrated is smooth or, where the noise is
 # small, a few narrow bumps that hardly count, and for both this rule is better than Gauss-Hermite.
@@ -47,7 +47,7 @@ def _one_noise(
     mean: Array, covariance: Array, x: Array, noise: Array
 ) -> tuple[ThresholdMargins, Array]:
     """Margins of an example, and the probabilities of its levels."""
-    known = margins(mean, covariance, x)
+    known = margins_of(mean, covariance, x)
     variance = jnp.maximum(jnp.diag(known.covariance), 0.0)
     return known, level_probs(known.mean, variance, noise)
 

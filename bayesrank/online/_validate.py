@@ -48,7 +48,7 @@ def check_rows(X: ArrayLike, num_features: int | None) -> NDArray[np.float64]:
     return rows
 
 
-def check_names(X: Any, known: NDArray[Any] | None) -> NDArray[Any] | None:
+def check_column_names(X: Any, known: NDArray[Any] | None) -> NDArray[Any] | None:
     """Return the names of a table's columns, or the known ones where `X` has none."""
     columns = column_names(X)
     if columns is None or not all(isinstance(name, str) for name in columns):
@@ -61,7 +61,7 @@ def check_names(X: Any, known: NDArray[Any] | None) -> NDArray[Any] | None:
     return np.array(columns, object)
 
 
-def check_levels(y: ArrayLike, num_rows: int, num_levels: int) -> NDArray[np.int64]:
+def check_levels_from_one(y: ArrayLike, num_rows: int, num_levels: int) -> NDArray[np.int64]:
     """Return levels as an integer array of shape (n,)."""
     levels: Any = plain_array(y)
     wanted = f"a level for each row of X, numbered from 1 for the lowest to {num_levels}"

@@ -134,7 +134,7 @@ def affine_rule(equation: Equation, operands: list[Any]) -> Sequence[Value]:
     return _linear_map(equation, operands)
 
 
-def propagate(
+def evaluate(
     trace: FlatTrace, inputs: Sequence[Value], rule: AffineRule = affine_rule
 ) -> dict[int, Value]:
     """Values of all variables: arrays, `Affine` or `Degree`; `rule` evaluates affine equations."""

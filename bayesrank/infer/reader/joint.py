@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
 
-from bayesrank.infer.reader.affine import Affine, Value, identity, propagate
+from bayesrank.infer.reader.affine import Affine, Value, evaluate, identity
 from bayesrank.infer.reader.densities import (
     SiteDensity,
     elementwise,
@@ -47,7 +47,7 @@ class Joint(NamedTuple):
     inventory: Inventory  # the program's sites
     # Inputs: latents, then discrete latents.  Outputs: `latent` and `observed`, flattened.
     trace: FlatTrace
-    env: dict[int, Value]  # value of every variable of the trace, see `propagate`
+    env: dict[int, Value]  # value of every variable of the trace, see `evaluate`
     # For each site its outputs' values; `GaussianForm` or the log density of a latent,
     # `ObservedOutputs`.  Sites whose value is held fixed are observed if a latent reaches their
     # density.
@@ -124,10 +124,10 @@ def _walked(
 ) -> tuple[FlatTrace, dict[int, Value]]:
     """The trace, and the value of each of its variables; with tables, of those that are needed."""
     if tables is None:
-        return trace, propagate(trace, inputs)
+        return trace, evaluate(trace, inputs)
     wanted = needed_equations(trace.equations, trace.outputs, ())
     trace = trace._replace(equations=wanted)
-    return trace, tables.propagate(trace, inputs)
+    return trace, tables.evaluate(trace, inputs)
 
 
 class _SitesAt(NamedTuple):

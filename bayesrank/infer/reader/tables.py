@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bayesrank.infer.reader.affine import Affine, Degree, Value, affine_rule, gathered, propagate
+from bayesrank.infer.reader.affine import Affine, Degree, Value, affine_rule, evaluate, gathered
 from bayesrank.infer.reader.jaxpr import STRUCTURAL, Equation, FlatTrace
 
 # Of more latents than this no table is made.
@@ -50,10 +50,10 @@ class Tables:
         self.shapes = dict(shapes)
         self.seen: tuple[str, ...] = ()
 
-    def propagate(self, trace: FlatTrace, inputs: Sequence[Value]) -> dict[int, Value]:
-        """Evaluate a trace as `propagate` does, with short rows; else a `NotShortError`."""
+    def evaluate(self, trace: FlatTrace, inputs: Sequence[Value]) -> dict[int, Value]:
+        """Evaluate a trace as `evaluate` does, with short rows; else a `NotShortError`."""
         endless = [_sized(x, sys.maxsize) for x in inputs]  # no row is too long for this
-        env = propagate(trace, endless, self._rule)
+        env = evaluate(trace, endless, self._rule)
         direct: set[str] = set()
         for equation in trace.equations:
             if any(isinstance(env[x], Degree) for x in equation.outputs):

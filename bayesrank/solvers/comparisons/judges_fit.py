@@ -18,7 +18,7 @@ from bayesrank.solvers.comparisons.judges_learning import (
     learn_tie_width,
 )
 from bayesrank.solvers.comparisons.judges_result import ArenaFit, arena_fit
-from bayesrank.solvers.comparisons.judges_state import ArenaState, initial_state
+from bayesrank.solvers.comparisons.judges_state import ArenaState, initial_arena_state
 
 Floats = NDArray[np.float64]
 
@@ -70,7 +70,7 @@ def fit_arena(
     ConvergenceWarning
         If it has not converged after `max_rounds`.
     """
-    state, change, rounds = initial_state(data, scales or {}), np.inf, 0
+    state, change, rounds = initial_arena_state(data, scales or {}), np.inf, 0
     state.update_sites()
     known: dict[str, Floats] = {}
     for rounds in range(1, max_rounds + 1):

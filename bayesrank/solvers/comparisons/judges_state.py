@@ -118,7 +118,7 @@ def _scale_names(data: ArenaData) -> tuple[str, ...]:
     return tuple(name for name, there in has.items() if there)
 
 
-def initial_state(data: ArenaData, scales: Mapping[str, float]) -> ArenaState:
+def initial_arena_state(data: ArenaData, scales: Mapping[str, float]) -> ArenaState:
     """Sites at margin zero, scales as given or at their prior medians, reliabilities one."""
     design = Design(data)
     zeros = np.zeros(len(data.first))

@@ -105,7 +105,7 @@ class Term:
         return self.draws if self.there(data) else ()
 
     def arguments(self, data: ComparisonData) -> dict[str, Any]:
-        """Arguments of `bayesrank.models.comparisons.compare`."""
+        """Arguments of `bayesrank.models.comparisons.observe_comparisons`."""
         return {self.column: getattr(data, self.column)} if self.there(data) else {}
 
     def read(self, cells: Any, kept: NDArray[np.bool_]) -> dict[str, Any]:

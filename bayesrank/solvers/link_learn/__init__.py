@@ -4,7 +4,7 @@ from bayesrank.solvers.link_learn.bases import basis_scores as basis_scores
 from bayesrank.solvers.link_learn.bases import margin_features as margin_features
 from bayesrank.solvers.link_learn.forms import FORMS as FORMS
 from bayesrank.solvers.link_learn.forms import TermWeight as TermWeight
-from bayesrank.solvers.link_learn.forms import weigh as weigh
+from bayesrank.solvers.link_learn.forms import weigh_terms as weigh_terms
 from bayesrank.solvers.link_learn.overlaps import Overlaps as Overlaps
 from bayesrank.solvers.link_learn.overlaps import overlaps as overlaps
 from bayesrank.solvers.link_learn.train import LOSSES as LOSSES
@@ -23,5 +23,5 @@ __all__ = [
     "fit_link_learn",
     "margin_features",
     "overlaps",
-    "weigh",
+    "weigh_terms",
 ]

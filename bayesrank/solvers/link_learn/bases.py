@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from bayesrank.retrieval import Collection, Index
-from bayesrank.solvers.link_learn.forms import KNOTS, TermWeight, hats, scales_of
+from bayesrank.solvers.link_learn.forms import KNOTS, TermWeight, form_inputs, hats
 from bayesrank.solvers.link_learn.overlaps import overlaps
 
 Values = NDArray[np.float64]
@@ -92,7 +92,7 @@ def _elements(
     tf: Values, term: NDArray[Any], length: Values, documents: Collection
 ) -> tuple[Values, Values]:
     """BM25's weights of elements, shape (E,), and the basis at them, shape (E, 16)."""
-    scales, codes = scales_of(tf, term, length, documents)
+    scales, codes = form_inputs(tf, term, length, documents)
     functions = np.concatenate(
         [np.asarray(hats(getattr(scales, n), KNOTS[n]))[getattr(codes, n)] for n in KNOTS], axis=1
     )

@@ -152,7 +152,7 @@ def _as_it_is(values: Array) -> Array:
     return values
 
 
-def scales_of(tf: Values, term: NDArray[Any], length: Values, documents: Collection) -> Any:
+def form_inputs(tf: Values, term: NDArray[Any], length: Values, documents: Collection) -> Any:
     """What a form sees of elements, (E,) each: `Scales` and `Codes` by the collection."""
     df = np.maximum(documents.document_frequency[term], 1.0)
     kinds, numbers = zip(
@@ -166,7 +166,7 @@ def scales_of(tf: Values, term: NDArray[Any], length: Values, documents: Collect
     return scales, Codes(*(number.astype(np.int32) for number in numbers))
 
 
-def weigh(form: TermWeight, params: Any, counts: Any, documents: Collection) -> Any:
+def weigh_terms(form: TermWeight, params: Any, counts: Any, documents: Collection) -> Any:
     """Return weights of terms, sparse, in the shape of the counts; zero if no document has one.
 
     Parameters
@@ -182,7 +182,7 @@ def weigh(form: TermWeight, params: Any, counts: Any, documents: Collection) -> 
         return counts.copy()
     sizes = np.diff(counts.indptr)
     lengths = np.repeat(counts.sum(axis=1), sizes)
-    scales, codes = scales_of(counts.data, counts.indices, lengths, documents)
+    scales, codes = form_inputs(counts.data, counts.indices, lengths, documents)
     with jax.enable_x64(True):
         weights = np.asarray(form.weight(params, Scales(*map(jnp.asarray, scales)), codes))
     weights = np.where(documents.document_frequency[counts.indices] > 0, weights, 0.0)

@@ -28,7 +28,7 @@ from bayesrank._process import enter_jax
 from bayesrank._sizes import next_size
 from bayesrank.metrics import average_precision
 from bayesrank.retrieval import Collection, Index, Links
-from bayesrank.solvers.link_learn.forms import Codes, Scales, TermWeight, scales_of, weigh
+from bayesrank.solvers.link_learn.forms import Codes, Scales, TermWeight, form_inputs, weigh_terms
 from bayesrank.solvers.link_learn.overlaps import overlaps
 
 LOSSES = ("hinge", "softmax", "probit")
@@ -200,8 +200,8 @@ def _precision(
 ) -> float:
     """Mean average precision of the held-out documents as queries; themselves are left out."""
     rows = texts.queries[held]
-    queries = weigh(form, params, rows, documents) if form.both_sides else rows
-    scores = Index(weigh(form, params, texts.documents, documents)).scores(queries)
+    queries = weigh_terms(form, params, rows, documents) if form.both_sides else rows
+    scores = Index(weigh_terms(form, params, texts.documents, documents)).scores(queries)
     relevant = links.adjacency[held]
     values = []
     for start in range(0, len(held), _TOGETHER):
@@ -248,7 +248,7 @@ def _prepare(
     lengths = [rows.sum(axis=1) for rows in texts]
     both = np.concatenate([shared.first, shared.second])
     length = np.concatenate([lengths[0][query[shared.pair]], lengths[1][target[shared.pair]]])
-    scales, codes = scales_of(both, np.tile(shared.term, 2), length, documents)
+    scales, codes = form_inputs(both, np.tile(shared.term, 2), length, documents)
 
     width = batch_size * (1 + num_unlinked)
     batch, inside = np.divmod(shared.pair, width)
