@@ -23,8 +23,10 @@ References
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -135,6 +137,7 @@ class KernelPrior:
         joint = jnp.block([[kernel, follow], [follow.T, weights.T @ follow + jnp.diag(own)]])
         return joint[place[:, None], place]
 
+    @partial(jax.jit, static_argnums=0)
     def log_density(self, factor: Any, base_factor: Any) -> Array:
         """Log density up to a constant, zero where the kernel is the base.
 

@@ -12,6 +12,7 @@ _LENGTHS = (0.0, 0.125, 0.25, 0.5, 1.0)
 _RIDGE = 1e-12
 
 
+@jax.jit
 def ascent_step(gradient: ArrayLike, hessian: ArrayLike, free: ArrayLike) -> Array:
     """Newton's step (p,) of what is free (p,), upwards in every direction, no entry above one."""
     gradient, hessian, free = (jnp.asarray(x) for x in (gradient, hessian, free))
