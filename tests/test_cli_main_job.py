@@ -252,11 +252,11 @@ def test_components_that_no_comparison_links_are_ranked_each_by_itself(tmp_path,
 
 
 @pytest.mark.slow
-def test_all_results_of_139_items_take_ten_megabytes_at_most(tmp_path, capsys):
+def test_all_results_of_139_items_take_twelve_megabytes_at_most(tmp_path, capsys):
     out = tmp_path / "out"
     settings = pipeline.Settings(out, 5, 0, "none", quiet=True, save="all", title="Travel choices")
     pipeline.rank_and_write(load_modechoice(), settings)
-    assert sum(path.stat().st_size for path in out.iterdir()) <= 10_000_000
+    assert sum(path.stat().st_size for path in out.iterdir()) <= 12_000_000
     found = json.loads((out / "ranking.json").read_text(encoding="utf-8"))
     assert (found["counts"], found["num_comparisons"]) == (
         "139 items, 210 choices, 6 features",

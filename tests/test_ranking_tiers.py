@@ -204,9 +204,9 @@ def test_comparisons_needed_of_a_tier_against_simulated_logs():
     ):
         each = np.rint(number * share / share.sum())
         alone = []
-        for _ in range(150):
+        for _ in range(600):
             wins, at, bend = rng.binomial(each.astype(int), expit(gaps)), gaps, before
-            for _ in range(20):
+            for _ in range(8):
                 bend = before + np.diag(each * expit(at) * expit(-at))
                 at = at + np.linalg.solve(bend, wins - each * expit(at) - before @ (at - gaps))
             root = np.linalg.cholesky(np.linalg.inv(bend))
