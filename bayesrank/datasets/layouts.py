@@ -98,7 +98,19 @@ _SIDES = (
     ("r", "b"),
 )
 _THIRD = {"1": "3", **dict(a="c", first="third", one="three", i="k", red="green")}  # beside two
-_WORDS = ("home", "white", "left", "first", "a", "red")  # sides that need no other word
+_CHOICES = (
+    *(("winner", "loser"), ("winning", "losing"), ("better", "worse"), ("better", "other")),
+    *(("winner", "other"), ("winner", "opponent"), ("accepted", "rejected")),
+    *(("morepreferred", "lesspreferred"), ("preferred", "lesspreferred")),
+    *(("preferred", "dispreferred"), ("favorite", "other"), ("favored", "other")),
+    *(
+        (chosen, other)
+        for chosen in ("preferred", "chosen", "selected", "picked")
+        for other in ("other", "rejected", f"un{chosen}", f"not{chosen}", f"non{chosen}")
+    ),
+)
+# Sides that need no other word.
+_WORDS = ("home", "white", "left", "first", "a", "red", *(chosen for chosen, _ in _CHOICES))
 _THINGS = (
     *("", "model", "llm", "generator", "system", "assistant", "method", "algorithm", "player"),
     *("team", "name", "item", "option", "candidate", "product", "alternative", "username", "user"),
@@ -155,18 +167,8 @@ OUTCOME = ColumnRole(
         *("winner", "preference", "preferred", "outcome", "result", "ftr", "choice", "chosen"),
         *("selected", "selection", "comparison", "pairwise", "vote", "verdict", "judgment"),
         *("judgement", "decision", "response", "label", "winner_name", "preferred_item"),
-        *(
-            "preferred_model",
-            "winning_model",
-            "winning_team",
-            "chosen_model",
-            "chosen_model_name",
-            "score",
-            "ft",
-            "res",
-            "answer",
-        ),
-        "margin",
+        *("preferred_model", "winning_model", "winning_team", "chosen_model", "chosen_model_name"),
+        *("score", "ft", "res", "answer", "margin"),
     ),
     alike=("preference", "outcome", "result"),
     plural="outcomes",
@@ -197,20 +199,12 @@ WON_POINTS = [
     for sides in (("winner", "loser"), ("winning", "losing"), ("w", "l"))
     for form in ("{}{}", "{1}{0}")
 ]
-_WINNER, _LOSER = ColumnRole(_WON), ColumnRole(_LOST)
+_TIED = ColumnRole(("tie", "ties", "tied", "draw", "is_tie", "is_draw"), True, _TIES, "ties")
+_BY_NAME = {"winner": ColumnRole(_WON), "loser": ColumnRole(_LOST), "tie": _TIED, **_BESIDE}
+_SPELLED = (each[:2] for each in _spelled(_THINGS, _CHOICES))
+_CHOSEN, _OTHER = (ColumnRole(names) for names in zip(*_SPELLED, strict=True))
 COMPARISONS = (
-    Layout(
-        "winner,loser",
-        {
-            "winner": _WINNER,
-            "loser": _LOSER,
-            "tie": ColumnRole(
-                ("tie", "ties", "tied", "draw", "is_tie", "is_draw"), True, _TIES, "ties"
-            ),
-            **_BESIDE,
-        },
-        options=True,
-    ),
+    Layout("winner,loser", _BY_NAME, options=True),
     Layout(
         "home,away,home_score,away_score",
         {**_SHOWN, "first_score": _POINTS, "second_score": _OTHER_POINTS},
@@ -233,6 +227,12 @@ COMPARISONS = (
             ),
             "weight": _WEIGHT,
         },
+        options=True,
+    ),
+    Layout(
+        "preferred item,other item",
+        _BY_NAME | {"winner": _CHOSEN, "loser": _OTHER},
+        (("winner", "loser"),),
         options=True,
     ),
 )
@@ -433,7 +433,7 @@ def _unrecognised(table: Table, layouts: Sequence[Layout], named: Mapping[str, s
         fix = f"write {layouts[0].example} above it"
     elif closest.options and not shares[best]:
         problem = f"the columns {table.quoted} are not recognised as comparisons"
-        ways = "; or ".join(map(_options_for, needed))
+        ways = "; or ".join(dict.fromkeys(map(_options_for, needed)))
         fix = f"say which they are, by {ways}; or rename them as in {layouts[0].example}"
     elif closest.options:
         what = {"first": "first item", "second": "second item"}.get(lacking[0], lacking[0])
