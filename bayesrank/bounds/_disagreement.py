@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from bayesrank._validate import check_count
 from bayesrank.bounds._skew import Array, check_delta
 from bayesrank.metrics import PerQuery
-from bayesrank.metrics.problem import number_queries
+from bayesrank.metrics.per_query import number_queries
 
 
 def ranking_distance(

@@ -25,8 +25,7 @@ from scipy.stats import rankdata
 from bayesrank.bounds._k_partite import finite_class_bound
 from bayesrank.bounds._skew import check_delta, skew_vector
 from bayesrank.metrics import PerQuery, k_partite_error
-from bayesrank.metrics.lists import Lists, ratio
-from bayesrank.metrics.pairs import item_losses
+from bayesrank.metrics.lists import Lists, item_losses, ratio
 from bayesrank.metrics.per_query import per_query
 
 Array = NDArray[np.float64]

@@ -56,25 +56,29 @@ Cost and arithmetic
     NumPy's or JAX's, are computed in float64 by NumPy.
 """
 
-from bayesrank.metrics._distances import kendall_distance, spearman_footrule
 from bayesrank.metrics._pairwise import (
     auc,
     disagreement_error,
     k_partite_error,
+    kendall_distance,
     kendall_tau,
     pairwise_error,
+    spearman_footrule,
 )
-from bayesrank.metrics._ratings import mean_absolute_error, rank_loss, subset_error, zero_one_error
 from bayesrank.metrics._relevance import (
     average_precision,
     break_even_point,
     coverage_error,
+    mean_absolute_error,
+    ndcg,
     precision_at,
+    rank_loss,
     reciprocal_rank,
+    subset_error,
     winner_takes_all,
+    zero_one_error,
 )
-from bayesrank.metrics._result import PerQuery
-from bayesrank.metrics.gain import ndcg
+from bayesrank.metrics.per_query import PerQuery
 
 __all__ = [
     "PerQuery",

@@ -1,28 +1,29 @@
-"""Metrics of relevance: an item is relevant, or it is not.
+"""Metrics of relevance, of grades (NDCG), and of predicted ratings.
 
-Expected values under random tie-breaking are closed forms [1]_. A tie group has first place ``a``
+Expected values of metrics of relevance under random tie-breaking are closed forms [1]_. A tie group has first place ``a``
 (from 0), size ``t``, ``r`` relevant items, and ``b`` relevant ones above it.
 
 References
 ----------
 .. [1] F. McSherry and M. Najork, "Computing information retrieval performance measures efficiently
        in the presence of tied scores", ECIR 2008.
-.. [2] C. J. C. Burges, "Ranking as learning structured outputs", NIPS 2005 workshop on Learning
-       to Rank.
+.. [2] C. J. C. Burges, "Ranking as learning structured outputs", NIPS 2005 workshop on Learning to
+       Rank.
+.. [3] E. F. Harrington, "Online ranking/collaborative filtering using the perceptron algorithm",
+       ICML 2003.
 """
 
+from collections.abc import Callable
 from functools import partial
-from typing import Unpack
+from typing import Literal, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
-from bayesrank._validate import check_count
-from bayesrank.metrics._result import PerQuery
-from bayesrank.metrics.lists import Lists, ratio
-from bayesrank.metrics.per_query import per_query
-from bayesrank.metrics.problem import Array, Options
+from bayesrank._validate import check_choice, check_count
+from bayesrank.metrics.lists import Array, Lists, order_of, ratio
+from bayesrank.metrics.per_query import Options, PerQuery, per_query
 
 _relevance = partial(per_query, kind="grade")
 
@@ -237,3 +238,150 @@ def _first_relevant(lists: Lists) -> Array:
         return gammaln(n + 1.0) - gammaln(m + 1.0) - gammaln(n - m + 1.0)
 
     return np.where(possible, np.exp(log_choose(t - j, r - 1.0) - log_choose(t, r)), 0.0)
+
+
+LARGEST_EXPONENT = 1000  # of two, for which sums of gains stay in the range of double precision
+
+
+def ndcg(
+    scores: ArrayLike,
+    labels: ArrayLike,
+    *,
+    k: int | None = None,
+    gain: Literal["exponential", "linear"] = "exponential",
+    **options: Unpack[Options],
+) -> PerQuery:
+    """Discounted cumulative gain over that of the best possible order [2]_.
+
+    ``sum gain(label) / log2(1 + rank)`` over the first `k` ranks. Equal scores share the discounts
+    of their ranks evenly, which is the expected value under random tie-breaking [1]_; constant
+    scores gain nothing from the order in which the data are stored.
+
+    Parameters
+    ----------
+    scores, labels, query, where, **options
+        As in `bayesrank.metrics`; labels not below zero.
+    k
+        Ranks that count; all without it.
+    gain
+        ``2**label - 1``, or the label itself (as in trec_eval and scikit-learn).
+
+    Returns
+    -------
+    PerQuery
+        From 0 to 1 (best); undefined where no item has a gain.
+
+    Raises
+    ------
+    ValueError
+        If `k` is not a whole number from 1 on, `gain` is unknown, or a label is too large for the
+        exponential gain.
+
+    Examples
+    --------
+    >>> round(ndcg([0.1, 0.2, 0.3], [2, 1, 0]).mean, 4)
+    0.5869
+    >>> round(ndcg([0.1, 0.2, 0.3], [2, 1, 0], gain="linear").mean, 4)
+    0.6199
+    """
+    limit = check_k(k)
+    check_choice(gain, "gain", "exponential", "linear")
+
+    def kernel(lists: Lists) -> Array:
+        if gain == "exponential" and lists.label.max() > LARGEST_EXPONENT:
+            top = lists.label.max()
+            raise ValueError(f"labels go up to {top:g}: 2**label overflows; use gain='linear'")
+        return _ndcg(lists, limit, gain == "exponential")
+
+    return per_query(kernel, scores, labels, kind="grade", **options)
+
+
+def _ndcg(lists: Lists, limit: float, exponential: bool) -> Array:
+    gain = 2.0**lists.label - 1.0 if exponential else lists.label
+    rank = np.arange(1, len(lists.label) + 1)
+    discount = np.where(rank <= limit, 1.0 / np.log2(1.0 + rank), 0.0)[lists.place]
+    share = lists.within(discount) / lists.group_size
+    code = lists.num_codes - 1 - lists.label_code
+    best = order_of((lists.list_id, lists.num_lists), (code, lists.num_codes))
+    ideal = lists.total(gain[best] * discount)
+    return ratio(lists.total(gain * share * lists.held), ideal)
+
+
+def mean_absolute_error(
+    predicted: ArrayLike, labels: ArrayLike, **options: Unpack[Options]
+) -> PerQuery:
+    """Mean distance between predicted and true ratings; `rank_loss` is its name in [3]_.
+
+    Parameters
+    ----------
+    predicted
+        Ratings, or posterior means of ratings, in the place of scores; finite.
+    labels, query, where, **options
+        As in `bayesrank.metrics`; labels not below zero. Ties mean nothing here.
+
+    Returns
+    -------
+    PerQuery
+        In steps of the rating scale, 0 is right.
+
+    Examples
+    --------
+    >>> mean_absolute_error([1, 2, 5], [1, 3, 3]).mean
+    1.0
+    """
+    return _mean(lambda lists: abs(lists.score - lists.label), predicted, labels, options)
+
+
+rank_loss = mean_absolute_error
+
+
+def zero_one_error(predicted: ArrayLike, labels: ArrayLike, **options: Unpack[Options]) -> PerQuery:
+    """Fraction of predicted ratings that are not the true one; for sets of labels, Hamming loss.
+
+    Parameters
+    ----------
+    predicted, labels, query, where, **options
+        As for `mean_absolute_error`.
+
+    Returns
+    -------
+    PerQuery
+        From 0 (right) to 1.
+    """
+    return _mean(lambda lists: lists.score != lists.label, predicted, labels, options)
+
+
+def subset_error(predicted: ArrayLike, labels: ArrayLike, **options: Unpack[Options]) -> PerQuery:
+    """Whether any rating of a query is not the true one: for sets of labels, the subset 0/1 loss.
+
+    Parameters
+    ----------
+    predicted
+        Ratings, or 1 for members of a set and 0 for others, in the place of scores; finite.
+    labels, query, where, **options
+        As in `bayesrank.metrics`; labels not below zero. Ties mean nothing here.
+
+    Returns
+    -------
+    PerQuery
+        0 (all right) or 1.
+
+    Examples
+    --------
+    >>> subset_error([1, 0, 1, 1], [1, 0, 1, 0], query=[0, 0, 1, 1]).values
+    array([0., 1.])
+    """
+
+    def kernel(lists: Lists) -> Array:
+        return (lists.total(lists.score != lists.label) > 0) * 1.0
+
+    return per_query(kernel, predicted, labels, kind="rating", **options)
+
+
+def _mean(
+    loss: Callable[[Lists], Array], predicted: ArrayLike, labels: ArrayLike, options: Options
+) -> PerQuery:
+    def kernel(lists: Lists) -> Array:
+        return ratio(lists.total(loss(lists)), lists.size)
+
+    return per_query(kernel, predicted, labels, kind="rating", **options)
