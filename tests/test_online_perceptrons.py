@@ -19,7 +19,7 @@ from bayesrank.online import (
     WidrowHoff,
     polynomial_features,
 )
-from bayesrank.online._features import FeatureMap, feature_map
+from bayesrank.online._kernel_form import FeatureMap, feature_map
 from bayesrank.online._members import _shown, init_members, learn_block
 
 K, D, N, SEED = 4, 3, 5, 7

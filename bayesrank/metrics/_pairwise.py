@@ -1,7 +1,8 @@
 """Metrics of pairs in the wrong order, and distances between two rankings.
 
-For a distance, scores and labels each give a ranking; both may hold ties, and the two are treated alike. Here a
-tie is a statement, that neither item comes first, so a ranking has distance zero from itself.
+For a distance, scores and labels each give a ranking; both may hold ties, and the two are treated
+alike. Here a tie is a statement, that neither item comes first, so a ranking has distance zero
+from itself.
 
 References
 ----------

@@ -1,7 +1,8 @@
 """Metrics of relevance, of grades (NDCG), and of predicted ratings.
 
-Expected values of metrics of relevance under random tie-breaking are closed forms [1]_. A tie group has first place ``a``
-(from 0), size ``t``, ``r`` relevant items, and ``b`` relevant ones above it.
+Expected values of metrics of relevance under random tie-breaking are closed forms [1]_.
+A tie group has first place ``a`` (from 0), size ``t``, ``r`` relevant items, and ``b`` relevant
+ones above it.
 
 References
 ----------

@@ -19,13 +19,13 @@ at most ``budget`` stored examples. The learners differ in what predicts:
 levels; `expand_constraints` turns these into binary examples for any linear learner.
 """
 
+from bayesrank.online._base import rank_loss as rank_loss
+from bayesrank.online._base import round_levels as round_levels
 from bayesrank.online._calibrated import CalibratedPerceptron as CalibratedPerceptron
 from bayesrank.online._constraints import LabelConstraints as LabelConstraints
 from bayesrank.online._constraints import constraint_loss as constraint_loss
 from bayesrank.online._constraints import expand_constraints as expand_constraints
-from bayesrank.online._features import polynomial_features as polynomial_features
-from bayesrank.online._loss import rank_loss as rank_loss
-from bayesrank.online._loss import round_levels as round_levels
+from bayesrank.online._kernel_form import polynomial_features as polynomial_features
 from bayesrank.online._perceptrons import OAPBPM as OAPBPM
 from bayesrank.online._perceptrons import OAPBagging as OAPBagging
 from bayesrank.online._perceptrons import OAPVoted as OAPVoted

@@ -1,19 +1,209 @@
 """What the online learners share: chunks in, predictions out, state to a file and back."""
 
-from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
+from tinygp.kernels import Kernel
 
-from bayesrank._validate import check_count
-from bayesrank.online._blocks import LARGE, MIDDLE, SMALL, blocks_of
-from bayesrank.online._loss import round_levels
-from bayesrank.online._saved import SavedLearner
-from bayesrank.online._validate import check_column_names, check_levels_from_one, check_rows
+from bayesrank._fitted import Fitted
+from bayesrank._process import enter_jax
+from bayesrank._tables import column_names, plain_array
+from bayesrank._validate import check_column, check_count, refuse_rows
+
+# Beyond this, squares and cubes of features would soon leave the range of double precision.
+LARGEST = 1e30
+
+
+def check_kernel(kernel: Any) -> Kernel | None:
+    """Return a kernel of tinygp, or None."""
+    if kernel is not None and not isinstance(kernel, Kernel):
+        raise ValueError(f"kernel is {kernel!r}; pass a kernel of tinygp, or None")
+    return kernel
+
+
+def check_rows(X: ArrayLike, num_features: int | None) -> NDArray[np.float64]:
+    """Return examples as an array of shape (n, d)."""
+    enter_jax()
+    if sparse.issparse(X):
+        raise ValueError("X is sparse; pass X.toarray(), a chunk at a time")
+    rows: Any = plain_array(X)
+    if rows.dtype.kind not in "biuf":
+        raise ValueError(f"X has dtype {rows.dtype}; pass a table of numbers")
+    if rows.ndim != 2 or rows.shape[1] == 0:
+        raise ValueError(f"X has shape {rows.shape}; pass (n, d), one row for each example")
+    if num_features is not None and rows.shape[1] != num_features:
+        raise ValueError(
+            f"X has {rows.shape[1]} columns, but the examples before had {num_features}; "
+            "give all examples the same features"
+        )
+    rows = rows.astype(np.float64)
+    unusable = ~(np.abs(rows) <= LARGEST)
+    if unusable.any():
+        row, column = np.argwhere(unusable)[0]
+        raise ValueError(
+            f"X is {rows[row, column]:g} in row {row}, column {column}; pass finite numbers of "
+            f"at most {LARGEST:g}, or leave the example out. Nothing of the chunk was learned"
+        )
+    return rows
+
+
+def check_column_names(X: Any, known: NDArray[Any] | None) -> NDArray[Any] | None:
+    """Return the names of a table's columns, or the known ones where `X` has none."""
+    columns = column_names(X)
+    if columns is None or not all(isinstance(name, str) for name in columns):
+        return known
+    if known is not None and columns != known.tolist():
+        raise ValueError(
+            f"X has the columns {columns}, but the examples before had {known.tolist()}; give "
+            "all examples the same columns in the same order"
+        )
+    return np.array(columns, object)
+
+
+def check_levels_from_one(y: ArrayLike, num_rows: int, num_levels: int) -> NDArray[np.int64]:
+    """Return levels as an integer array of shape (n,)."""
+    levels: Any = plain_array(y)
+    wanted = f"a level for each row of X, numbered from 1 for the lowest to {num_levels}"
+    check_column(levels, "y", num_rows, "biuf", wanted)
+    fix = f"pass levels 1 to {num_levels}, or leave it out. Nothing of the chunk was learned"
+    refuse_rows(levels, lambda v: ~np.isin(v, np.arange(1, num_levels + 1)), "y", fix)
+    return levels.astype(np.int64)
+
+
+SMALL, MIDDLE, LARGE = 16, 128, 1024
+
+
+def blocks_of(sizes: Sequence[int], *arrays: Any) -> Iterator[tuple[list[Any], int]]:
+    """Cut arrays (n, ...) into blocks filled up with zeros; with how many examples each holds.
+
+    A block has the first of the sizes that it fills by more than half, or else the last.
+    """
+    start = 0
+    while (left := len(arrays[0]) - start) > 0:
+        size = next((size for size in sizes if 2 * left > size), sizes[-1])
+        count = min(left, size)
+        parts = [array[start : start + count] for array in arrays]
+        room = [(0, size - count)]
+        yield [np.pad(part, room + [(0, 0)] * (part.ndim - 1)) for part in parts], count
+        start += count
+
+
+def rank_loss(
+    y_true: ArrayLike, y_pred: ArrayLike, *, rounded: bool = False, num_levels: int | None = None
+) -> float:
+    r"""Average rank loss :math:`\frac{1}{T} \sum_t |\hat y_t - y_t|`, in levels.
+
+    Averages of ranks are real numbers, and the loss depends on whether they are rounded first.
+
+    Parameters
+    ----------
+    y_true, y_pred : ArrayLike
+        Levels, and predictions, whole or not, shape (T,).
+    rounded : bool, default False
+        Whether to round the predictions first, see `round_levels`.
+    num_levels : int, optional
+        Number of levels, to which rounded predictions are confined.
+
+    Raises
+    ------
+    ValueError
+        If the two have different shapes, or there is nothing to average.
+
+    Examples
+    --------
+    >>> rank_loss([1, 2, 3], [1.4, 2.0, 2.4]), rank_loss([1, 2, 3], [1.4, 2.0, 2.4], rounded=True)
+    (0.333..., 0.333...)
+    """
+    truth, predictions = np.asarray(y_true, np.float64), np.asarray(y_pred, np.float64)
+    if truth.shape != predictions.shape or truth.size == 0:
+        raise ValueError(
+            f"y_true has shape {truth.shape} and y_pred {predictions.shape}; pass one "
+            "prediction for each of at least one level"
+        )
+    if rounded:
+        predictions = round_levels(predictions, num_levels).astype(np.float64)
+    return float(np.abs(predictions - truth).mean())
+
+
+def round_levels(values: ArrayLike, num_levels: int | None = None) -> NDArray[np.int64]:
+    """Round predictions to levels, halves up.
+
+    Parameters
+    ----------
+    values : ArrayLike
+        Predictions on the scale of the levels, of any shape.
+    num_levels : int, optional
+        Number of levels; without it there is no highest one.
+
+    Returns
+    -------
+    ndarray of int
+        The nearest of the levels 1, 2, ..., `num_levels`, in the shape of `values`.
+
+    Raises
+    ------
+    ValueError
+        If a value is not finite, or `num_levels` not a positive whole number.
+    """
+    levels = np.floor(np.asarray(values, np.float64) + 0.5)
+    if not np.isfinite(levels).all():
+        raise ValueError("a prediction is NaN or infinite, which is near no level; leave it out")
+    most = None if num_levels is None else check_count(num_levels, "num_levels")
+    return np.clip(levels, 1, most).astype(np.int64)
+
+
+class SavedLearner(Fitted, ABC):
+    """An online learner all of whose knowledge is one named tuple of arrays, ``state_``."""
+
+    _learned = "state_"
+    _learns = (*Fitted._learns, "prequential")
+
+    state_: Any
+    n_features_in_: int
+    feature_names_in_: Any = None  # of the columns of a table, as in scikit-learn
+
+    @abstractmethod
+    def _init_state(self, num_features: int) -> Any:
+        """State that has seen nothing: a named tuple of arrays."""
+
+    @abstractmethod
+    def _check_options(self) -> Any:
+        """Refuse options that cannot be used."""
+
+    @abstractmethod
+    def partial_fit(self, X: Any, y: Any) -> Self:
+        """Learn the next examples of a stream."""
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Forget everything, then learn these examples in their order, as `partial_fit` does.
+
+        Parameters
+        ----------
+        X, y
+            As for `partial_fit`.
+
+        Raises
+        ------
+        ValueError
+            As for `partial_fit`; then nothing is forgotten.
+        """
+        return self.partial_fit(X, y)
+
+    @property
+    def n_seen_(self) -> int:
+        """Number of examples learned."""
+        check_is_fitted(self, "state_")
+        return int(self.state_.seen)
+
+    def _take(self, num_features: int, names: Any, state: Any) -> None:
+        self.n_features_in_, self.feature_names_in_, self.state_ = num_features, names, state
+
 
 Array = NDArray[np.float64]
 

@@ -31,7 +31,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from tinygp.kernels import Kernel
 
-from bayesrank.online._store import Store, kernel_row, put
+from bayesrank.online._kernel_form import Store, kernel_row, put
 
 # Share of an example's variance that has to be its own, or it is not new.
 NEW = 1e-6

@@ -13,10 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from bayesrank._validate import check_choice, check_count
-from bayesrank.online._blocks import blocks_of
+from bayesrank.online._base import SavedLearner, blocks_of, check_column_names, check_rows
 from bayesrank.online._constraints import LabelConstraints, tabulate
-from bayesrank.online._saved import SavedLearner
-from bayesrank.online._validate import check_column_names, check_rows
 
 Array = NDArray[np.float64]
 _LabelTarget = Sequence[int] | NDArray[Any] | LabelConstraints

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from bayesrank._validate import check_table
-from bayesrank.online._validate import check_rows
+from bayesrank.online._base import check_rows
 
 Array = NDArray[np.float64]
 

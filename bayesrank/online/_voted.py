@@ -7,11 +7,9 @@ from sklearn.utils.validation import check_is_fitted
 from tinygp.kernels import Kernel
 
 from bayesrank._validate import check_count
-from bayesrank.online._base import Array, ExampleBlock, OnlineRanker
-from bayesrank.online._blocks import LARGE
-from bayesrank.online._features import FeatureMap, feature_map
+from bayesrank.online._base import LARGE, Array, ExampleBlock, OnlineRanker, check_kernel
+from bayesrank.online._kernel_form import FeatureMap, feature_map
 from bayesrank.online._members import init_members, learn_block
-from bayesrank.online._validate import check_kernel
 
 
 class Ballots(NamedTuple):

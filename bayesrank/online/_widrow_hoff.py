@@ -13,8 +13,7 @@ from tinygp.kernels import Kernel
 
 from bayesrank._validate import check_positive
 from bayesrank.online._base import Array, ExampleBlock
-from bayesrank.online._kernel_form import KernelRanker
-from bayesrank.online._store import Store, empty_store, kernel_row, oldest, put
+from bayesrank.online._kernel_form import KernelRanker, Store, empty_store, kernel_row, oldest, put
 
 
 class Regression(NamedTuple):

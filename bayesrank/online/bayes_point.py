@@ -13,14 +13,11 @@ from tinygp.kernels import Kernel
 
 from bayesrank._validate import check_choice, check_count, check_positive, check_share
 from bayesrank.online._adf import Belief, take_block
-from bayesrank.online._base import Array, ExampleBlock
+from bayesrank.online._base import LARGE, SMALL, Array, ExampleBlock, blocks_of
 from bayesrank.online._basis import empty_basis, feature_block
-from bayesrank.online._blocks import LARGE, SMALL, blocks_of
-from bayesrank.online._features import FeatureMap, feature_map
-from bayesrank.online._foresight import decide, foresee_block
-from bayesrank.online._kernel_form import KernelRanker
+from bayesrank.online._kernel_form import FeatureMap, KernelRanker, feature_map
 from bayesrank.online._mixture import NUM_COMPONENTS as NUM_COMPONENTS
-from bayesrank.online._mixture import Mixture, given_noises, mixture
+from bayesrank.online._mixture import Mixture, decide, foresee_block, given_noises, mixture
 
 EXPLICIT = 1000
 """Number of monomials up to which a polynomial kernel is always explicit, and so exact."""

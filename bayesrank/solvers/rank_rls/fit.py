@@ -17,7 +17,8 @@ from bayesrank import gp
 from bayesrank._process import enter_jax
 from bayesrank._stack import outside
 from bayesrank._validate import check_choice, check_count
-from bayesrank.solvers.rank_rls.choose import (
+from bayesrank.solvers.rank_rls.contrasts import Contrasts
+from bayesrank.solvers.rank_rls.hold_out import (
     best_by_evidence,
     best_by_hold_out,
     equal_shares,
@@ -25,10 +26,8 @@ from bayesrank.solvers.rank_rls.choose import (
     refine,
     scale_of,
 )
-from bayesrank.solvers.rank_rls.contrasts import Contrasts
-from bayesrank.solvers.rank_rls.factor import KernelFactor
 from bayesrank.solvers.rank_rls.iterative import IterativeSystem
-from bayesrank.solvers.rank_rls.spectrum import KernelSpectrum, LinearSpectrum
+from bayesrank.solvers.rank_rls.spectrum import KernelFactor, KernelSpectrum, LinearSpectrum
 
 Array = NDArray[np.float64]
 
