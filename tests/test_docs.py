@@ -103,6 +103,16 @@ def test_what_the_readme_names_exists():
     assert named == set(bayesrank.__all__) - {"CollaborativeGP", "__version__", "to_arviz"}
 
 
+def test_python_files_that_pages_name_exist():
+    folders = ("bayesrank", "benchmarks", "docs", "tests")
+    files = [path.as_posix() for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    pages = [*ROOT.glob("*.md"), *DOCS.rglob("*.md")]
+    named = {
+        name for page in pages for name in re.findall(r"`([\w/]+\.py)`", page.read_text("utf-8"))
+    }
+    assert [name for name in named if not any(file.endswith(f"/{name}") for file in files)] == []
+
+
 def test_every_class_of_the_reference_has_an_example():
     page = (DOCS / "api" / "index.md").read_text(encoding="utf-8")
     names = ["bayesrank", *re.findall(r"^   (bayesrank\S+)", page, re.M)]
