@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from cli_run import run
 
-from bayesrank import PairwiseRanker, PreferenceGP
+from bayesrank import ArenaRanker, PairwiseRanker, PreferenceGP
 from bayesrank._states import read_state, write_state
 from bayesrank.infer import EP, EPResult
 from bayesrank.models import preference_gp, thurstone
@@ -47,6 +47,25 @@ def rankers():
     dense = PairwiseRanker(hyperparameters="map", **options).fit(wins())
     with few_kept():
         return dense, PairwiseRanker(**options).fit(wins())
+
+
+def test_a_fit_of_many_minutes_says_what_it_costs_and_what_to_do(monkeypatch):
+    class Begun(Exception):
+        pass
+
+    def fit(*args, **options):
+        raise Begun
+
+    monkeypatch.setattr("bayesrank.estimators.skills.fit_arena", fit)
+    names = np.arange(200).astype(str)
+    pairs, category = np.stack([names, np.roll(names, 1)], axis=1), np.arange(200) % 80
+    said = (
+        r"200 items, each overall and in 80 categories, take about 34 minutes .* leave the column"
+    )
+    with pytest.warns(UserWarning, match=said), pytest.raises(Begun):
+        ArenaRanker().fit(pairs, category=category)
+    with pytest.raises(Begun):
+        ArenaRanker().fit(pairs, category=category % 20)
 
 
 def test_answers_as_with_covariances(rankers):

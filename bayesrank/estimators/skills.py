@@ -4,6 +4,7 @@ EP runs every program; skills that move are chains in time; a log of which the s
 averaged over goes by the solver for logs, `bayesrank.solvers.comparisons.fit_arena`.
 """
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -12,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesrank._memory import check_memory
+from bayesrank._names import count_of
+from bayesrank._stack import outside
 from bayesrank.datasets import ComparisonData
 from bayesrank.estimators.base import engine_of
 from bayesrank.estimators.checks import check_hyperparameters
@@ -39,6 +42,8 @@ from bayesrank.solvers.comparisons.terms import arguments_of, scales_of
 _CHOICES = ("integrate", "map", "prior")
 # Beyond these, averaging takes several times as long, and scales are known well.
 _MOST_LATENTS, _MOST_ROWS = 600, 2_000
+# Latents whose covariances one core finds in a minute, in about nine rounds: 29 s for 4,050.
+_LATENTS_A_MINUTE = 5_000
 _LOW_RANK = EP(preference_gp, structure="low_rank")
 
 RankerPosterior = EPSkills | JudgedSkills
@@ -119,15 +124,26 @@ def fit_log(
 
 
 def _check_room(items: Any, data: Any, dense: int, settings: FitSettings) -> None:
-    """Refuse draws, and covariances of `dense` latents with judges, that memory cannot hold."""
+    """Refuse what memory cannot hold: draws, and covariances of `dense` latents with judges.
+
+    Warn of covariances that take more than a minute to find.
+    """
     n = items if isinstance(items, int) else len(items)
     comparisons = data.num_comparisons if isinstance(data, ComparisonData) else 0
     judges = len(data.judge_names) if isinstance(data, ComparisonData) else 0
     need = 3 * settings.num_samples * n + 10 * comparisons + dense * (6 * dense + 7 * judges)
     what = f"{n:,} items and {comparisons:,} comparisons" if comparisons else f"{n:,} items"
+    each, fewer = "", "rank fewer items"
     if dense > n + 2:
-        what += f" in {(dense - 2) // n - 1:,} categories"
-    check_memory(8 * need, what, "rank fewer items" + (" or categories" if dense > n + 2 else ""))
+        categories = f"{(dense - 2) // n - 1:,} categories"
+        what += f" in {categories}"
+        each, fewer = f", each overall and in {categories},", f"{fewer} or categories"
+    check_memory(8 * need, what, fewer)
+    minutes = (dense / _LATENTS_A_MINUTE) ** 3
+    if minutes > 1:
+        also = ", or leave the column of categories out" if each else ""
+        cost = f"about {count_of(round(minutes), 'minute')} of CPU time to fit"
+        warnings.warn(f"{n:,} items{each} take {cost}; {fewer}{also}", stacklevel=outside())
 
 
 def _bucket(data: ComparisonData | Events, skills: Skills, settings: FitSettings) -> Bucket | None:
