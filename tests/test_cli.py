@@ -248,7 +248,7 @@ def test_the_picture_of_pairs_has_the_probabilities_of_the_ranker(monkeypatch):
     skills = np.random.default_rng(0).normal([0.0, 2.0, 1.0], 0.1, (50, 3))
     ranked = pipeline.Ranked("", summarize(skills, names), HEADLINE)
     ranking = pipeline.Ranking(_Ranker(), skills, (ranked,))
-    data = ComparisonData(names, np.array([[1, 2], [2, 0]]), np.zeros(2, bool))
+    data = ComparisonData(tuple(names), np.array([[1, 2], [2, 0]]), np.zeros(2, bool))
     assert set(pipeline._draw(data, ranking, None)) == {"ranking.png", "pairs.png"}
     np.testing.assert_allclose(seen[0][1], ranking.better(["a", "b", "c"]))
     assert seen[0][0] == ["a", "b", "c"] and seen[0][1][0].tolist() == [0.5, 0.9, 0.9]
