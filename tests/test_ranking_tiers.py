@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from refusals import refused
+from scipy.optimize import brentq
 from scipy.special import expit
 from scipy.stats import norm
 
@@ -187,6 +188,25 @@ def test_comparisons_needed_of_two_items_against_a_grid():
         density = np.exp(log - log.max(axis=1, keepdims=True))
         better = density[:, grid > 0].sum(axis=1) / density.sum(axis=1)
         assert np.mean(better >= 0.9) == pytest.approx(power, abs=0.07)
+
+
+@pytest.mark.parametrize("apart", [0.6, 1.2, 1.27, 1.28])
+def test_a_leader_that_is_nearly_separated_is_not_said_to_be(apart):
+    """In closed form for two items `apart` standard deviations of 0.5."""
+    samples = np.c_[0.5 * (apart + norm.ppf((np.arange(2000) + 0.5) / 2000)), np.zeros(2000)]
+    chance = expit(0.5 * apart) * expit(-0.5 * apart)
+
+    def short(number, power):  # of what separates: precision 4 today, and what the comparisons add
+        told = number * chance
+        return (
+            0.5 * apart * (4 + told) ** 0.5
+            + norm.ppf(1 - power) * (told / (4 + told)) ** 0.5
+            - norm.ppf(0.9)
+        )
+
+    even, likely = comparisons_needed(samples, lambda x: float(expit(x)))
+    assert even == pytest.approx(brentq(short, 1e-9, 1e4, (0.5,)), rel=0.3, abs=1.5)
+    assert likely == pytest.approx(brentq(short, 1, 1e4, (0.8,)), rel=0.2)
 
 
 @pytest.mark.slow

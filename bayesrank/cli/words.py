@@ -100,9 +100,9 @@ def _needed(skills: np.ndarray, chance: Callable[[float], float], level: float) 
     if likely > _MOST:
         return "They are too close to say how many more comparisons would separate them."
     more, enough = count_of(_rough(even), "more comparison"), _rough(likely)
-    further = "" if enough == _rough(even) else f", {enough:,} with a chance of 80%"
+    also = "" if enough == _rough(even) else f" with an even chance, {enough:,}"
     return (
-        f"{more} with the leader would separate it from them with an even chance{further}, if the "
+        f"{more} with the leader would separate it from them{also} with a chance of 80%, if the "
         "true gaps match today's estimates."
     )
 

@@ -195,6 +195,8 @@ def comparisons_needed(
     mean, step = gaps.mean(axis=0), 1e-4
     if (mean <= 0.0).any():
         return (np.inf,) * len(powers)
+    if (gaps > 0.0).all(axis=1).mean() >= level:
+        return (0.0,) * len(powers)
     win, up, down = (np.array([chance(d + s) for d in mean]) for s in (0.0, step, -step))
     information = ((up - down) / (2.0 * step)) ** 2 / (win * (1.0 - win))
     share = 1.0 / (mean**2 * information)
@@ -202,21 +204,24 @@ def comparisons_needed(
     before = np.linalg.inv(np.atleast_2d(np.cov(gaps.T)) + 1e-12 * np.eye(len(mean)))
     to_come, to_judge = np.random.default_rng(0).standard_normal((2, _SIMULATED, len(mean)))
 
-    def power(number: float) -> float:
+    def ahead(number: float) -> Array:
         told = number * share * information
         after = np.linalg.inv(before + np.diag(told))
         estimates = mean + (to_come * np.sqrt(told)) @ after
         noise = to_judge @ np.linalg.cholesky(after).T
-        ahead = [(noise > -estimate).all(axis=1).mean() >= level for estimate in estimates]
-        return float(np.mean(ahead))
+        return np.array([(noise > -estimate).all(axis=1).mean() for estimate in estimates])
+
+    # So few draws may say today that the first is the best, which all of them deny.
+    least = max(level, float(ahead(0.0)[0]) + 0.5 / _SIMULATED)
+
+    def power(number: float) -> float:
+        return float(np.mean(ahead(number) >= least))
 
     return tuple(_least(power, wanted) for wanted in powers)
 
 
 def _least(power: Callable[[float], float], wanted: float) -> float:
     """The least number, to a hundredth of it, that has the power wanted."""
-    if power(0.0) >= wanted:
-        return 0.0
     high = 1.0
     while power(high) < wanted:
         high *= 2.0
