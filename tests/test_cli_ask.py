@@ -96,7 +96,7 @@ def test_ties_and_items_that_come_and_go(items, ask):
     assert read_comparisons("out.csv", items).tied.tolist() == [True, False]
 
     items.write_text(ITEMS + "Ristretto,2.2,0\n")
-    lines = ["s"] * 9 + ["q"]
+    lines = ["s"] * 10 + ["q"]
     code, out, _ = ask(lines, items, "--retire", "Latte")
     assert code == 0 and "Ristretto" in out and "[1] Latte" not in out and "[2] Latte" not in out
     assert "Every question has been asked." in out
@@ -150,9 +150,9 @@ def test_names_do_not_command_the_terminal(items, ask):
 @pytest.mark.slow
 def test_every_question_asked(items, ask):
     items.write_text("item\nA\nB\n")
-    code, out, _ = ask(["A"], items, "--top", "9", "--level", "0.999")
+    code, out, _ = ask(["A", "s"], items, "--top", "9", "--level", "0.999")
     assert code == 0 and "Every question has been asked." in out
-    assert len(events()) == 1
+    assert [event.kind for event in events()] == ["answer", "skip"]
     code, out, _ = ask([], items)
     assert "1 answer saved to answers.jsonl. Run the same" in out
 

@@ -91,9 +91,14 @@ class History:
         """Whether each answer is a tie, (K,)."""
         return np.array([event.kind == "tie" for event in self.answers], bool)
 
-    def seen(self, judge: str | None) -> NDArray[np.intp]:
-        """Pairs that a judge has answered or skipped, (m, 2)."""
-        return _pairs(event for event in self.events if event.judge == judge)
+    def answered_by(self, judge: str | None) -> NDArray[np.intp]:
+        """Pairs that a judge has answered, in order, (m, 2)."""
+        return _pairs(event for event in self.answers if event.judge == judge)
+
+    def skipped_by(self, judge: str | None) -> NDArray[np.intp]:
+        """Pairs that a judge has skipped, in order, (m, 2)."""
+        skips = (event for event in self.events if event.kind == "skip")
+        return _pairs(event for event in skips if event.judge == judge)
 
     def last(self, judge: str | None) -> Event | None:
         """The last event, or the last of one judge."""

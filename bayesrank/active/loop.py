@@ -52,6 +52,9 @@ class QueryLoop(Session):
         "integrate" and "map" learn them after `refit_after` answers, and again whenever the answers
         have doubled. Until then they are prior medians, which "prior" keeps. In `final_ranking`
         "integrate" averages over them. A mapping fixes what it names, and integrates over the rest.
+    again : bool, default True
+        Whether a judge may be asked about a pair again, after other questions: a noisy answer is
+        worth repeating. Without it the questions end once all pairs are answered.
     refit_after : int, default 40
         Number of answers after which to learn them first.
     background : bool, default False
@@ -63,16 +66,17 @@ class QueryLoop(Session):
     judge_noise : mapping or "learn", optional
         How many times as noisy as others a judge is, by name; 1 if not named. "learn" learns it
         with the hyperparameters, once two judges have answered, so that careless ones count less.
-    goal : {"pair", "order", "top"}, default "pair"
+    goal : {"pair", "order", "top"}, optional
         What to learn: the skills of two items ("pair", by "bald"), the order of all items ("order",
-        by `pool_variance`), or the best k items ("top", by `top_gain`).
-    k : int, default 3
-        Number of items at the top, for goal "top".
+        by `pool_variance`), or the best k items ("top", by `top_gain`). By default it is "top" with
+        `stop_top`, and "pair" without, or with an `acquisition` or `stop_gain`.
+    k : int, optional
+        Number of items at the top, for goal "top"; by default `stop_top`, or 3 without.
     stop_gain : float, optional
         Stop when no question has a score above this.
     stop_top : int, optional
         Stop when the best `stop_top` items are known with probability `stop_level`.
-    stop_level : float, default 0.9
+    stop_level : float, default 0.95
         See `stop_top`.
     seed : int, default 0
         Seed of everything random.
@@ -93,7 +97,8 @@ class QueryLoop(Session):
     Notes
     -----
     The journal records the judge of each answer. All judge the same skills, with their own
-    `judge_noise`, and nobody is asked a question twice. Threads of one process may share a loop.
+    `judge_noise`. Nobody is asked again about a pair that they skipped. Threads of one process may
+    share a loop.
 
     The covariance of all items is in memory, which suits a few thousand items. With more, ask about
     a sample, and predict the others by `bayesrank.PreferenceGP`: ``fit(features of the sample,
@@ -121,16 +126,17 @@ class QueryLoop(Session):
         acquisition: str | Acquisition | None = None,
         candidates: int | Sequence[tuple[Hashable, Hashable]] = 10_000,
         hyperparameters: Literal["integrate", "map", "prior"] | Mapping[str, Any] = "integrate",
+        again: bool = True,
         refit_after: int = 40,
         background: bool = False,
         ard: bool = False,
         laplacian: Any = None,
         judge_noise: Mapping[str, float] | Literal["learn"] | None = None,
-        goal: Literal["pair", "order", "top"] = "pair",
-        k: int = 3,
+        goal: Literal["pair", "order", "top"] | None = None,
+        k: int | None = None,
         stop_gain: float | None = None,
         stop_top: int | None = None,
-        stop_level: float = 0.9,
+        stop_level: float = 0.95,
         seed: int = 0,
     ) -> None:
         named, noise = as_items(items, features), JudgeNoise(judge_noise)
@@ -145,15 +151,19 @@ class QueryLoop(Session):
             skill_program, hyperparameters=hyperparameters, ard=ard, laplacian=laplacian
         )
         pairs = _in_numbers(named, candidates)
-        asked = acquisition_for(goal, k, n)
-        if acquisition is not None and goal != "pair":
+        if acquisition is not None and goal not in (None, "pair"):
             raise ValueError(f"goal is {goal!r} and acquisition is given; pass one of the two")
+        rule = StoppingRule(stop_gain, stop_top, stop_level)
+        self.rule = check_rule(rule, n, acquisition != "random")
+        asked = acquisition_for(goal, k, self.rule, n)
         self._chooser_of = partial(
-            QuestionChooser, candidates=pairs, acquisition=acquisition or asked, seed=seed
+            QuestionChooser,
+            candidates=pairs,
+            acquisition=acquisition or asked,
+            again=again,
+            seed=seed,
         )
         self._chooser = self._chooser_of(n)
-        rule = StoppingRule(stop_gain, stop_top, stop_level)
-        self.rule = check_rule(rule, n, self._chooser.has_scale)
         posterior = SkillPosterior(
             self._program_of(n, named.features),
             noise,
@@ -184,7 +194,7 @@ class QueryLoop(Session):
         Returns
         -------
         list of Question
-            Best first; fewer than `n` if there are no more, and none if all have been asked.
+            Best first; fewer than `n` if there are no more, and none if no pair is left to ask.
 
         Raises
         ------

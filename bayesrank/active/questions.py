@@ -24,9 +24,13 @@ from bayesrank.active.acquisition import (
 from bayesrank.active.acquisition.beliefs import Beliefs
 from bayesrank.active.history import History
 from bayesrank.active.selection import best_batch, best_pairs
+from bayesrank.active.stopping import StoppingRule
 
 ItemNumbers = NDArray[np.int32]
 ItemPairs = NDArray[np.int32]
+
+# A judge answers so many other questions before a pair comes again, or half of them all if fewer.
+_PAUSE = 5
 
 _NAMED = {
     "bald": bald,
@@ -39,8 +43,14 @@ _NAMED = {
 _scores = jax.jit(lambda acquisition, beliefs, pairs: acquisition(beliefs, pairs))
 
 
-def acquisition_for(goal: str, k: int, num_items: int) -> str | Acquisition:
-    """What makes a question a good one for a goal."""
+def acquisition_for(
+    goal: str | None, k: int | None, rule: StoppingRule, num_items: int
+) -> str | Acquisition:
+    """What makes a question a good one for a goal, by default that of the rule for stopping."""
+    if goal is None:
+        goal = "pair" if rule.top is None or rule.gain is not None else "top"
+    if k is None:
+        k = rule.top or 3
     check_choice(goal, "goal", "pair", "order", "top")
     if goal == "top" and not (isinstance(k, Integral) and 1 <= k < num_items):
         raise ValueError(f"k is {k!r}; pass a number from 1 to {num_items - 1}")
@@ -85,6 +95,7 @@ class QuestionChooser:
         num_items: int,
         candidates: int | Sequence[tuple[int, int]],
         acquisition: str | Acquisition,
+        again: bool,
         seed: int,
     ) -> None:
         if isinstance(acquisition, str) and acquisition not in (*_NAMED, "random"):
@@ -93,7 +104,7 @@ class QuestionChooser:
                 "function of beliefs and pairs"
             )
         self._n, self._seed, self._acquisition = num_items, seed, acquisition
-        self.has_scale = acquisition != "random"
+        self._again = again
         self._all: ItemPairs | None = None
         if not isinstance(candidates, int):
             self._all = np.array(candidates, np.int32).reshape(-1, 2)
@@ -146,20 +157,31 @@ class QuestionChooser:
         return _NAMED[self._acquisition]
 
     def _pool(self, history: History, judge: str | None, wanted: int) -> ItemPairs:
-        """Pairs to score; (0, 0) for those seen by this judge, or with a retired item."""
-        seen, retired = self._key(history.seen(judge)), sorted(history.retired)
+        """Pairs to score; (0, 0) for those not to ask this judge, or with a retired item."""
+        retired = sorted(history.retired)
+        skipped = np.unique(self._key(history.skipped_by(judge)))
         if self._all is not None:
             pairs = self._all.copy()
-            pairs[np.isin(self._key(pairs), seen) | np.isin(pairs, retired).any(axis=1)] = 0
+            pairs[np.isin(self._key(pairs), skipped) | np.isin(pairs, retired).any(axis=1)] = 0
+            left = len(np.setdiff1d(self._key(pairs), 0))
+            pairs[np.isin(self._key(pairs), self._answered(history, judge, left))] = 0
             return pairs
         rng = np.random.default_rng([self._seed, _place(history)])
         items = np.setdiff1d(np.arange(self._n, dtype=np.int32), retired)
+        left = len(items) * (len(items) - 1) // 2 - len(skipped)
+        seen = np.union1d(skipped, self._answered(history, judge, left))
         pairs = _drawn(rng, items, max(self._count, wanted))
         pairs[np.isin(self._key(pairs), seen)] = 0
         if len(np.unique(self._key(pairs))) <= wanted:  # with (0, 0), perhaps
             unseen = self._unseen(rng, items, seen, wanted)
             pairs[: len(unseen)], pairs[len(unseen) :] = unseen, 0
         return pairs
+
+    def _answered(self, history: History, judge: str | None, left: int) -> NDArray[np.int64]:
+        """Answered pairs not to ask this judge now: the last few of those left, or all of them."""
+        keys = self._key(history.answered_by(judge))
+        pause = min(_PAUSE, max(left, 0) // 2) if self._again else len(keys)
+        return keys[len(keys) - min(pause, len(keys)) :]
 
     def _unseen(
         self, rng: np.random.Generator, items: ItemNumbers, seen: NDArray[np.int64], wanted: int

@@ -49,7 +49,7 @@ class StoppingRule(NamedTuple):
 
     gain: float | None = None  # least expected gain that is worth a question, or None
     top: int | None = None  # number of items at the top, or None
-    level: float = 0.9  # with which they have to be the top
+    level: float = 0.95  # with which they have to be the top
 
     def judge(
         self, answers: int, skipped: int, gain: float | None, settled: float | None
@@ -78,7 +78,7 @@ def check_rule(rule: StoppingRule, num_items: int, gain_has_scale: bool) -> Stop
     whole = isinstance(rule.top, Integral) and not isinstance(rule.top, bool)
     if rule.top is not None and not (whole and 1 <= rule.top < num_items):
         raise ValueError(f"stop_top is {rule.top!r}; pass a number from 1 to {num_items - 1}")
-    check_share(rule.level, "stop_level", usual="0.9 for 90%")
+    check_share(rule.level, "stop_level", usual="0.95 for 95%")
     return rule
 
 

@@ -355,8 +355,6 @@ def _ask(
                     background=True,
                     judge_noise="learn",
                     ard=items.features is not None,
-                    goal="pair" if min_gain is not None else "top",  # a gain in nats is of a pair
-                    k=min(top, len(items.names) - 1),
                     stop_top=min(top, len(items.names) - 1),
                     stop_level=level,
                     stop_gain=min_gain,

@@ -126,10 +126,10 @@ def count(name: str, default: int | None = None, least: int = 1) -> Option:
     return option(name, Whole(min=least), default=default, metavar="N")
 
 
-def level() -> Option:
+def level(usual: float = 0.9) -> Option:
     """Declare a probability."""
     between = Real(0, 1, min_open=True, max_open=True)
-    return option("--level", between, default=0.9, metavar="P")
+    return option("--level", between, default=usual, metavar="P")
 
 
 OUT = file("--out", "bayesrank-out", metavar="FOLDER")
@@ -244,7 +244,7 @@ ask = command(
     option("--judge", metavar="NAME"),
     option("--question", default="Which is better?"),
     count("--top", 3),
-    level(),
+    level(0.95),
     option("--min-gain", Real(0, min_open=True), metavar="NATS"),
     option("--retire", multiple=True, metavar="NAME"),
     option("--restore", multiple=True, metavar="NAME"),
