@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 from refusals import refused
 
-from bayesrank.active import QueryLoop
-from bayesrank.active.store import Journal, JournalError, files, read_journal
-from bayesrank.active.store.lines import sealed
+from bayesrank.active import QueryLoop, store
+from bayesrank.active.store import Journal, JournalError, read_journal, sealed
 
 HEADER = {"items": 3, "names": "a", "features": None}
 
@@ -45,9 +44,9 @@ def python(code, *args, **options):
     start = f"""
         import sys, types
         package = types.ModuleType("bayesrank.active")
-        package.__path__ = [{str(Path(files.__file__).parents[1])!r}]
+        package.__path__ = [{str(Path(store.__file__).parent)!r}]
         sys.modules["bayesrank.active"] = package
-        from bayesrank.active.store import journal
+        from bayesrank.active import store as journal
         HEADER = {HEADER!r}
     """
     program = textwrap.dedent(start) + textwrap.dedent(code)
@@ -338,7 +337,7 @@ def test_what_cannot_be_a_journal(tmp_path, monkeypatch):
         patched.setattr(os, "open", read_only)
         with pytest.raises(JournalError, match=r"cannot be opened \(Permission denied\)"):
             Journal(tmp_path / "a.jsonl", HEADER)
-    monkeypatch.setattr(files, "fcntl", None)
+    monkeypatch.setattr(store, "fcntl", None)
     refused("WSL", Journal, tmp_path / "a.jsonl", HEADER, kind=JournalError)
 
 

@@ -12,7 +12,7 @@ from cli_run import run
 from matplotlib.image import imread
 
 from bayesrank._names import shown
-from bayesrank.cli.card import card, card_figure
+from bayesrank.cli.report import card, card_figure
 from bayesrank.cli.words import headline
 from bayesrank.ranking import summarize
 from bayesrank.ranking.columns import EloScale, file_columns

@@ -18,9 +18,10 @@ from bayesrank.diagnostics.quick import (
     crosschecked_skills,
     heaviest,
     result_of_log,
+    skills_of_log,
+    skills_of_result,
     with_distinct_rows,
 )
-from bayesrank.diagnostics.skills import skills_of_log, skills_of_result
 from bayesrank.diagnostics.verdict import Verdict
 from bayesrank.infer import EP
 from bayesrank.infer.whitening.accuracy import ImportanceCheck

@@ -22,7 +22,7 @@ from bayesrank.models import (
     collaborative_rating_gp,
 )
 from bayesrank.solvers.collaborative import EM, em, likelihoods
-from bayesrank.solvers.collaborative.acceleration import Anderson
+from bayesrank.solvers.collaborative.loop import Anderson
 
 N, M = USERS_AND_ITEMS
 PLAIN: Any = {"user_scales": 0, "strength": 0}

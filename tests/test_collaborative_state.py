@@ -9,8 +9,7 @@ from rating_data import USERS_AND_ITEMS, draw_numbers
 
 from bayesrank.infer import ConvergenceWarning
 from bayesrank.solvers.collaborative import EM, EMState, em, loop
-from bayesrank.solvers.collaborative.acceleration import Anderson
-from bayesrank.solvers.collaborative.loop import Loop
+from bayesrank.solvers.collaborative.loop import Anderson, Loop
 
 N, M = USERS_AND_ITEMS
 pytestmark = pytest.mark.filterwarnings("ignore:EM has not converged")

@@ -9,12 +9,12 @@ from scipy.optimize import minimize
 from scipy.special import expit, ndtr
 
 from bayesrank.gp import KernelPrior, Tier
-from bayesrank.solvers.collaborative.acceleration import Anderson
 from bayesrank.solvers.collaborative.data import LIKELIHOODS
 from bayesrank.solvers.collaborative.likelihood_ordinal import Ordinal
-from bayesrank.solvers.collaborative.scales import CoreKernels, FunctionMoments, ScaleObjective
+from bayesrank.solvers.collaborative.likelihoods import Observations, groups_of, posteriors
+from bayesrank.solvers.collaborative.loop import Anderson
+from bayesrank.solvers.collaborative.shared import CoreKernels, FunctionMoments, ScaleObjective
 from bayesrank.solvers.collaborative.state import initial_state
-from bayesrank.solvers.collaborative.users import Observations, groups_of, posteriors
 
 
 @pytest.fixture(autouse=True)

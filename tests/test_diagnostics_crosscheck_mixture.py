@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 
 from bayesrank import to_arviz
 from bayesrank.diagnostics import CrossCheck, crosscheck
-from bayesrank.diagnostics.full_program import full_program
+from bayesrank.diagnostics.full_check import full_program
 from bayesrank.infer import EP, IntegratedEPResult
 from bayesrank.infer.spi import DensePosterior
 from bayesrank.plots import plot_crosscheck

@@ -1,6 +1,7 @@
 """Cycles among three items, by enumeration; does the check see when there are too many?"""
 
 import dataclasses
+import importlib
 import itertools
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +11,8 @@ import pytest
 from scipy.special import expit, ndtr
 
 from bayesrank.datasets import ComparisonData
-from bayesrank.diagnostics import margins, transitivity
-from bayesrank.diagnostics.margins import margins_in_time, margins_of_log
+from bayesrank.diagnostics import transitivity
+from bayesrank.diagnostics.transitivity import margins_in_time, margins_of_log
 from bayesrank.solvers.comparisons import JudgedSkills, arena_data, fit_arena
 
 
@@ -186,7 +187,8 @@ def test_only_the_rows_that_are_asked_for_are_drawn():
 
 
 def test_margins_that_do_not_settle_are_not_drawn(monkeypatch):
-    monkeypatch.setattr(margins, "_STEPS", 1)
+    there = importlib.import_module("bayesrank.diagnostics.transitivity")
+    monkeypatch.setattr(there, "_STEPS", 1)
     said = {"times": np.array([0.0, 1.0]), "period": np.array([0, 1]), "process": "walk"}
     result = SimpleNamespace(model_args=(2, np.array([[0, 1], [1, 0]])), model_kwargs=said)
     params = {"scale": 1.0, "drift": 0.1}

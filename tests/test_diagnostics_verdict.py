@@ -5,8 +5,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bayesrank.diagnostics.comparison import Comparison, Reference, contrast_of, reference_of
-from bayesrank.diagnostics.verdict import Sizes, judge, judge_alone
+from bayesrank.diagnostics.verdict import (
+    Comparison,
+    Reference,
+    Sizes,
+    contrast_of,
+    judge,
+    judge_alone,
+    reference_of,
+)
 from bayesrank.infer.whitening.importance import Importance
 
 RNG = np.random.default_rng(0)

@@ -11,7 +11,7 @@ from refusals import refused
 from scipy.special import ndtr
 
 from bayesrank import PairwiseRanker, PreferenceGP
-from bayesrank.estimators.times import read_times
+from bayesrank.estimators.columns import read_times
 from bayesrank.solvers.comparisons.dynamic import check_room
 
 NAMES = np.array(["ann", "bob", "cy", "dee"], object)

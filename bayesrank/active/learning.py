@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesrank._sizes import next_size
-from bayesrank.active.history import History
-from bayesrank.active.judge_noise import JudgeNoise
+from bayesrank.active.history import History, JudgeNoise
 from bayesrank.active.program import AnswerArrays, SkillProgram
 from bayesrank.active.settle import Answers, Settled, SkillPrior, settle
 from bayesrank.infer import ConvergenceWarning, EPResult, IntegratedEPResult

@@ -15,9 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from bayesrank._validate import check_count
 from bayesrank.active.acquisition import Acquisition
-from bayesrank.active.history import Answer
+from bayesrank.active.history import Answer, JudgeNoise
 from bayesrank.active.items import NamedItems, as_items
-from bayesrank.active.judge_noise import JudgeNoise
 from bayesrank.active.learning import SkillPosterior, now
 from bayesrank.active.open_journal import open_journal
 from bayesrank.active.program import skill_program

@@ -21,7 +21,7 @@ from bayesrank._process import enter_jax
 from bayesrank._validate import check_count, check_pairs
 from bayesrank.active.acquisition import Acquisition
 from bayesrank.active.acquisition.beliefs import Beliefs, anticipate
-from bayesrank.active.acquisition.blocks import block_form
+from bayesrank.active.acquisition.pool import block_form
 
 _CHUNK = 65_536
 # Items whose pairs with all others make a block: few, so that its arrays stay in the cache.

@@ -18,8 +18,13 @@ References
        study", NIPS 2005 workshop on Learning to Rank.
 """
 
-from bayesrank.bounds._cross_validation import CrossValidationBound, Queries, cross_validation_bound
-from bayesrank.bounds._disagreement import mcdiarmid_term, ranking_distance
+from bayesrank.bounds._cross_validation import (
+    CrossValidationBound,
+    Queries,
+    cross_validation_bound,
+    mcdiarmid_term,
+    ranking_distance,
+)
 from bayesrank.bounds._intervals import (
     ErrorInterval,
     bootstrap_error,
@@ -29,16 +34,14 @@ from bayesrank.bounds._intervals import (
     posterior_error,
 )
 from bayesrank.bounds._k_partite import (
+    any_shatter,
     finite_class_bound,
     finite_class_examples,
-    uniform_bound,
-    uniform_examples,
-)
-from bayesrank.bounds._shatter import (
-    any_shatter,
     finite_shatter,
     linear_shatter,
     polynomial_shatter,
+    uniform_bound,
+    uniform_examples,
 )
 from bayesrank.bounds._skew import level_constants, pair_share, skew_factor, skew_vector
 

@@ -252,8 +252,13 @@ def _checked(
     data: ComparisonData, result: Any, settings: Settings, steps: Steps
 ) -> "Crosschecked | str":
     """What the check of EP found, or why there is none."""
-    from bayesrank.diagnostics.quick import crosschecked, crosschecked_skills, result_of_log
-    from bayesrank.diagnostics.skills import skills_of_log, skills_of_result
+    from bayesrank.diagnostics.quick import (
+        crosschecked,
+        crosschecked_skills,
+        result_of_log,
+        skills_of_log,
+        skills_of_result,
+    )
 
     if settings.crosscheck == "none":
         return _UNASKED
@@ -329,7 +334,7 @@ def _results(
     data: ComparisonData, ranking: Ranking, analysis: Analysis, settings: Settings
 ) -> dict[str, Any]:
     """What is written, by the names of the files."""
-    from bayesrank.cli.card import card
+    from bayesrank.cli.report import card
 
     small = state_bytes(ranking.ranker) <= _LARGEST_RANKER
     found = document(data, settings, ranking, analysis)

@@ -36,7 +36,7 @@ def load_results(results: Path) -> Any:
 
 def compare(results: Path, first: str, second: str, level: float) -> None:
     """Print how two items compare."""
-    from bayesrank.estimators.newcomers import outcome_chances
+    from bayesrank.estimators.skills import outcome_chances
 
     ranker = load_results(results)
     names = [str(name) for name in ranker.names_]
@@ -89,7 +89,7 @@ def predict(
     if skills is not None and items is None:
         raise click.UsageError("--skills needs --items.")
 
-    from bayesrank.estimators.newcomers import newcomers, outcome_chances
+    from bayesrank.estimators.skills import newcomers, outcome_chances
 
     inputs = (pairs, items, *(results / name for name in FILES))
     refuse_to_replace({"--out": out, "--skills": skills}, inputs)

@@ -270,7 +270,7 @@ def _margins(
     data: ComparisonData, params: Params, result: Any, number: int
 ) -> tuple[ComparisonData, Callable[[int], np.ndarray] | None] | None:
     """Which comparisons to look at, and their margins where more than today's skill decides."""
-    from bayesrank.diagnostics.margins import margins_in_time, margins_of_log
+    from bayesrank.diagnostics.transitivity import margins_in_time, margins_of_log
     from bayesrank.estimators.skills import ranker_posterior
 
     if data.times is not None:

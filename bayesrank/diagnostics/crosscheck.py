@@ -21,11 +21,18 @@ from numpyro import validation_enabled
 
 from bayesrank._memory import TooLargeError
 from bayesrank._validate import check_choice, check_count, check_positive
-from bayesrank.diagnostics.comparison import Comparison, compared, references_of
 from bayesrank.diagnostics.crosscheck_result import CrossCheck, EngineRun, NUTSResult
 from bayesrank.diagnostics.full_check import Chains, against_nuts, claim_of
 from bayesrank.diagnostics.svi import run_svi
-from bayesrank.diagnostics.verdict import Sizes, Verdict, judge, judge_alone
+from bayesrank.diagnostics.verdict import (
+    Comparison,
+    Sizes,
+    Verdict,
+    compared,
+    judge,
+    judge_alone,
+    references_of,
+)
 from bayesrank.infer import EP, EPResult
 from bayesrank.infer.spi import (
     MixtureResult,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayesrank.diagnostics.comparison import Comparison, Reference
-from bayesrank.diagnostics.verdict import Verdict, rms
+from bayesrank.diagnostics.verdict import Comparison, Reference, Verdict, rms
 from bayesrank.infer import EPResult
 from bayesrank.infer.spi import Importance, MixtureResult
 

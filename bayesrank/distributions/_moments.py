@@ -19,12 +19,13 @@ References
 ----------
 .. [1] Abramowitz, M. and Stegun, I. (1964). Handbook of Mathematical Functions, 26.2.
 .. [2] Rasmussen, C. E. and Williams, C. K. I. (2006). Gaussian Processes for Machine Learning,
-   section 3.9.
+       section 3.9.
 """
 
 import math
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +33,7 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import erfc
 from jax.typing import ArrayLike
+from numpyro.distributions import Distribution, constraints
 
 SQRT_HALF = math.sqrt(0.5)
 DENSITY_AT_0 = 1.0 / math.sqrt(2.0 * math.pi)
@@ -239,3 +241,59 @@ def _cosh_sinh(x: Array) -> tuple[Array, Array]:
         cosh = 1.0 + square / (k * (k - 1)) * cosh
         sinh = 1.0 + square / (k * (k + 1)) * sinh
     return cosh, x * sinh
+
+
+class Outcomes(Distribution):
+    """Base of distributions over ``0, ..., num_outcomes - 1``; `predictor` names its argument."""
+
+    predictor: ClassVar[str]
+    has_enumerate_support = True
+
+    @property
+    def num_outcomes(self) -> int:
+        """Number of outcomes."""
+        raise NotImplementedError
+
+    def tilted_moments(
+        self, value: ArrayLike, mean: ArrayLike, variance: ArrayLike
+    ) -> TiltedMoments:
+        """Integrate an outcome's probability over a normal predictor, of mean and variance."""
+        raise NotImplementedError
+
+    @property
+    def support(self) -> constraints.Constraint:
+        """Outcomes from 0 to ``num_outcomes - 1``."""
+        return constraints.integer_interval(0, self.num_outcomes - 1)
+
+    def enumerate_support(self, expand: bool = True) -> Array:
+        """List the outcomes along a new leading axis, of batch shape if ``expand``."""
+        shape = (-1,) + (1,) * len(self.batch_shape)
+        values = jnp.arange(self.num_outcomes).reshape(shape)
+        if expand:
+            values = jnp.broadcast_to(values, (self.num_outcomes, *self.batch_shape))
+        return values
+
+    @property
+    def probs(self) -> Array:
+        """Probabilities of the outcomes along a new trailing axis."""
+        log_probs = jnp.asarray(self.log_prob(self.enumerate_support()))
+        return jnp.moveaxis(jnp.exp(log_probs), 0, -1)
+
+    @property
+    def mean(self) -> Array:
+        """Expected outcome number."""
+        return self.probs @ jnp.arange(self.num_outcomes)
+
+    @property
+    def variance(self) -> Array:
+        """Variance of the outcome number."""
+        outcomes = jnp.arange(self.num_outcomes)
+        return jnp.sum(self.probs * (outcomes - self.mean[..., None]) ** 2, axis=-1)
+
+    def _errors(
+        self, draw: Callable[..., Array], key: Array | None, sample_shape: tuple[int, ...]
+    ) -> Array:
+        """Draw one standard error for each outcome to be sampled."""
+        if key is None:
+            raise ValueError("key is None; give a key of jax.random to sample with")
+        return draw(key, self.shape(sample_shape), jnp.result_type(float))

@@ -30,8 +30,7 @@ from scipy.special import ndtri
 
 from bayesrank.distributions import _moments
 from bayesrank.distributions._logistic import logistic_interval_moments
-from bayesrank.distributions._moments import TiltedMoments
-from bayesrank.distributions._outcomes import Outcomes
+from bayesrank.distributions._moments import Outcomes, TiltedMoments
 
 # Of thresholds, in units of what lies between them: how far their middle may be from zero, how much
 # wider or narrower than a normal's quantiles they may lie, and each for itself.

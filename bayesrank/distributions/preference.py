@@ -31,8 +31,7 @@ from numpyro.distributions.util import validate_sample
 
 from bayesrank.distributions import _moments
 from bayesrank.distributions._logistic import logistic_interval_moments
-from bayesrank.distributions._moments import TiltedMoments
-from bayesrank.distributions._outcomes import Outcomes
+from bayesrank.distributions._moments import Outcomes, TiltedMoments
 
 SQRT_2 = math.sqrt(2.0)
 

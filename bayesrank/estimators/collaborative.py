@@ -11,8 +11,7 @@ from scipy.stats import norm
 from bayesrank._validate import check_choice, check_level, refuse_rows
 from bayesrank.estimators.collaborative_base import Collaborative, Unknown
 from bayesrank.estimators.collaborative_data import check_triples, level_numbers
-from bayesrank.estimators.collaborative_features import BaseKernels
-from bayesrank.estimators.collaborative_noise import chosen_share
+from bayesrank.estimators.collaborative_features import BaseKernels, chosen_share
 from bayesrank.solvers.collaborative import EM, EMResult, EMState
 
 Array = NDArray[np.float64]

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from bayesrank._fitted import Fitted
 from bayesrank._process import enter_jax
 from bayesrank._validate import check_choice, check_count
+from bayesrank.estimators.base import check_options
 from bayesrank.estimators.collaborative_data import (
     Labels,
     check_triples,
@@ -21,7 +22,6 @@ from bayesrank.estimators.collaborative_features import (
     new_rows,
     read_item_table,
 )
-from bayesrank.estimators.options import check_options
 from bayesrank.inferencedata.draws import draws_to_arviz
 from bayesrank.solvers.collaborative import EMResult
 

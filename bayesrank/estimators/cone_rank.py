@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from bayesrank._stack import outside
 from bayesrank._validate import check_choice, check_count, check_positive
 from bayesrank.datasets import QueryLists, group_queries
+from bayesrank.estimators.base import check_options, seed_of
 from bayesrank.estimators.checks import standardization
 from bayesrank.estimators.lists import ListEstimator
-from bayesrank.estimators.options import check_options, seed_of
 from bayesrank.metrics import pairwise_error
 from bayesrank.models.cone_rank import usual_num_atoms
 from bayesrank.solvers.cone_rank import (

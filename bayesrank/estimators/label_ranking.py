@@ -8,16 +8,15 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from bayesrank._validate import check_choice, check_count
-from bayesrank.estimators.base import EPEstimator, ScaleChoice
+from bayesrank.estimators.base import EPEstimator, ScaleChoice, check_options
 from bayesrank.estimators.checks import location_and_scale
-from bayesrank.estimators.label_fit import fit_labels
-from bayesrank.estimators.label_posterior import (
+from bayesrank.estimators.label_fit import (
     LabelUtilities,
     SampledRankings,
+    fit_labels,
     label_posterior,
 )
 from bayesrank.estimators.label_targets import named_array, read_targets
-from bayesrank.estimators.options import check_options
 from bayesrank.models.label_ranking import conditions
 
 __all__ = ["LabelRanker"]

@@ -12,9 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 from bayesrank._process import enter_jax
 from bayesrank._validate import check_choice, check_count, check_not_negative, check_positive
 from bayesrank.datasets import QueryLists
+from bayesrank.estimators.base import seed_of
 from bayesrank.estimators.checks import standardization
 from bayesrank.estimators.lists import ListEstimator
-from bayesrank.estimators.options import seed_of
 from bayesrank.infer import EP, EPResult
 from bayesrank.models import weighted_preferences
 from bayesrank.solvers.lambda_rank import (

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from bayesrank._validate import check_choice, check_count, check_positive
-from bayesrank.estimators.options import seed_of
+from bayesrank.estimators.base import seed_of
 from bayesrank.retrieval import (
     Collection,
     SearchEngine,

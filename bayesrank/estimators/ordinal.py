@@ -15,10 +15,8 @@ from sklearn.base import ClassifierMixin
 from bayesrank._tables import missing, unmasked
 from bayesrank._validate import check_choice
 from bayesrank.distributions.ordinal import LIKELIHOODS, centred_thresholds
-from bayesrank.estimators.base import EPEstimator, ScaleChoice
+from bayesrank.estimators.base import EPEstimator, ScaleChoice, check_options, inferred, seed_of
 from bayesrank.estimators.checks import check_hyperparameters, location_and_scale
-from bayesrank.estimators.inference import inferred
-from bayesrank.estimators.options import check_options, seed_of
 from bayesrank.infer.spi import tilted_moments
 from bayesrank.models.ordinal import ordinal_gp, ordinal_kernel
 from bayesrank.solvers.comparisons.posterior import components_of

@@ -10,16 +10,17 @@ from bayesrank._validate import check_choice
 from bayesrank.datasets import ComparisonData
 from bayesrank.estimators.base import ScaleChoice
 from bayesrank.estimators.columns import (
+    TimeRange,
     numbers_of,
     read_columns,
     read_pairs,
+    read_times,
     refuse_columns,
     refuse_times,
     time_of,
 )
 from bayesrank.estimators.ranker import NamedRanker, Outcome, by_gap
 from bayesrank.estimators.skills import fit_skills
-from bayesrank.estimators.times import TimeRange, read_times
 from bayesrank.models.dynamic import PROCESSES, Process
 from bayesrank.solvers.comparisons import Asked
 from bayesrank.solvers.comparisons.dynamic import check_room

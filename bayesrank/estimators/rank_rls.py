@@ -10,8 +10,8 @@ from tinygp.kernels import Kernel
 
 from bayesrank._validate import check_pairs
 from bayesrank.datasets import QueryLists, group_queries
+from bayesrank.estimators.base import check_options, seed_of
 from bayesrank.estimators.lists import ListEstimator
-from bayesrank.estimators.options import check_options, seed_of
 from bayesrank.solvers.rank_rls import (
     Contrasts,
     Folds,

@@ -18,12 +18,11 @@ from bayesrank._process import enter_jax
 from bayesrank._tables import column_names
 from bayesrank._validate import check_choice, check_count
 from bayesrank.datasets import ComparisonData
-from bayesrank.estimators.base import EPEstimator
+from bayesrank.estimators.base import EPEstimator, check_options, seed_of
 from bayesrank.estimators.checks import graph_laplacian, location_and_scale, pair_numbers
 from bayesrank.estimators.collaborative_data import id_list
 from bayesrank.estimators.collaborative_features import read_item_table
 from bayesrank.estimators.columns import numbers_of, read_columns, read_pairs
-from bayesrank.estimators.options import check_options, seed_of
 from bayesrank.estimators.skills import FitSettings, RankerFit, RankerPosterior, ranker_posterior
 from bayesrank.ranking import (
     ItemRecords,

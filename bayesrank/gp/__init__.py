@@ -1,6 +1,5 @@
 """Gaussian-process building blocks on top of tinygp's kernels."""
 
-from bayesrank.gp.conditional import conditional as conditional
 from bayesrank.gp.graph_kernel import GraphKernel as GraphKernel
 from bayesrank.gp.graph_kernel import graph_kernel as graph_kernel
 from bayesrank.gp.graph_kernel import graph_log_normalizer as graph_log_normalizer
@@ -13,6 +12,7 @@ from bayesrank.gp.inducing import inducing_points as inducing_points
 from bayesrank.gp.kernel_prior import KernelPrior as KernelPrior
 from bayesrank.gp.kernel_prior import Tier as Tier
 from bayesrank.gp.kernels import JITTER as JITTER
+from bayesrank.gp.kernels import conditional as conditional
 from bayesrank.gp.kernels import gram as gram
 from bayesrank.gp.kernels import rbf as rbf
 from bayesrank.gp.spectrum import spectral_components as spectral_components

@@ -1,4 +1,4 @@
-"""The squared-exponential kernel with relevance per feature, and Gram matrices fit to factorise.
+"""Kernels of tinygp as the programs use them, and processes at new items.
 
 A Gram matrix of smooth functions is singular to working precision. The jitter, a fraction of the
 prior variance, is therefore added to its diagonal, which makes the function slightly rough. By
@@ -9,7 +9,9 @@ single precision it is a hundredth.
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.scipy.linalg import cho_solve
 from jax.typing import ArrayLike
+from numpyro.distributions import MultivariateNormal
 from tinygp import transforms
 from tinygp.kernels import ExpSquared, Kernel
 
@@ -50,3 +52,34 @@ def gram(kernel: Kernel, X: Array, *, jitter: float | None = None) -> Array:
     covariance = kernel(X, X)
     fraction = JITTER[covariance.dtype] if jitter is None else jitter
     return covariance + fraction * jnp.diag(kernel(X))
+
+
+def conditional(
+    kernel: Kernel,
+    X: Array,
+    scale_tril: Array,
+    f: Array,
+    X_new: Array,
+    *,
+    jitter: float | None = None,
+) -> MultivariateNormal:
+    """Distribution of the values at m new items; its mean is linear in the values given.
+
+    Parameters
+    ----------
+    kernel : tinygp.kernels.Kernel
+    X : Array
+        Features of the items with given values, shape (n, d).
+    scale_tril : Array
+        Cholesky factor of the prior covariance of the values given, jitter included, shape (n, n).
+    f : Array
+        Values given, shape (n,).
+    X_new : Array
+        Features of the new items, shape (m, d).
+    jitter : float, optional
+        Jitter of the new values' own prior covariance, as in `gram`.
+    """
+    across = kernel(X, X_new)
+    weights = cho_solve((scale_tril, True), across)
+    covariance = gram(kernel, X_new, jitter=jitter) - across.T @ weights
+    return MultivariateNormal(weights.T @ f, covariance_matrix=covariance)

@@ -13,8 +13,13 @@ from numpyro.infer import MCMC
 
 from bayesrank._arviz import import_arviz
 from bayesrank.infer.spi import without_stale_traces
-from bayesrank.inferencedata._groups import PosteriorDraws, from_mcmc, from_result
-from bayesrank.inferencedata._labels import AxisLabels, site_shape
+from bayesrank.inferencedata._groups import (
+    AxisLabels,
+    PosteriorDraws,
+    from_mcmc,
+    from_result,
+    site_shape,
+)
 from bayesrank.inferencedata._results import PosteriorResult
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ figure, and returns that. The backend and settings of Matplotlib are left alone.
 """
 
 from bayesrank.plots.crosscheck import plot_crosscheck
-from bayesrank.plots.pairs import plot_pairwise, plot_similarity
-from bayesrank.plots.ranking import plot_ranking
+from bayesrank.plots.ranking import plot_pairwise, plot_ranking, plot_similarity
 from bayesrank.plots.ratings import plot_tastes
 
 __all__ = [

@@ -13,7 +13,7 @@ from bayesrank.plots.figure import frame
 
 if TYPE_CHECKING:
     from bayesrank.diagnostics import CrossCheck
-    from bayesrank.diagnostics.comparison import Comparison
+    from bayesrank.diagnostics.verdict import Comparison
 
 
 def plot_crosscheck(

@@ -1,14 +1,19 @@
-"""The ranking as a forest plot: one line an item, best on top."""
+"""Plots of a ranking: its items with intervals, and the probabilities of their pairs."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import PercentFormatter
+from numpy.typing import ArrayLike
+from scipy.cluster.hierarchy import leaves_list, linkage
+from scipy.spatial.distance import squareform
 
 from bayesrank._validate import check_count
-from bayesrank.plots.figure import axes_or_new, ranked_labels
+from bayesrank.plots.figure import axes_or_new, heat_map, ranked_labels, shorten
 from bayesrank.ranking import RankSummary
-from bayesrank.ranking.columns import span
+from bayesrank.ranking.columns import span, whole_percent
 
 
 def plot_ranking(
@@ -89,3 +94,107 @@ def _name_rows(ax: Axes, summary: RankSummary, shown: Any, place: Any) -> None:
         axis.tick_params(axis="y", length=0)
     ax.spines[["top", "left", "right"]].set_visible(False)
     right.spines["right"].set_visible(False)
+
+
+def plot_pairwise(summary: RankSummary, better: ArrayLike, *, ax: Axes | None = None) -> Axes:
+    """Draw the probability that each item is better than each other, in ranked order.
+
+    Some labels of many items are left out, but no item.
+
+    Parameters
+    ----------
+    summary
+        What `bayesrank.ranking.summarize` returns. Nothing is drawn of two items of different
+        components.
+    better
+        Probability that one item of the ranking is better than another, for the first m items or
+        all, in ranked order, shape (m, m): of a ranker's ``prob_better``, or counted by
+        `bayesrank.ranking.pairwise_probability`.
+    ax
+        Axes to draw on; a new figure if not given.
+
+    Raises
+    ------
+    ValueError
+        If `better` is not a matrix of probabilities of so many items.
+    """
+    probability = np.array(better, float)
+    n = len(probability) if probability.ndim else 0
+    if probability.shape != (n, n) or not 0 < n <= len(summary):
+        raise ValueError(
+            f"better has shape {probability.shape}; pass a row and a column for each of the first "
+            f"items of the ranking, {len(summary):,} at most"
+        )
+    if not ((probability >= 0.0) & (probability <= 1.0)).all():
+        raise ValueError("better is not between 0 and 1; pass probabilities")
+    component = summary.component[:n]
+    probability[component[:, None] != component] = np.nan
+    labels = [shorten(name) for name in summary.names[:n]]
+    rows = ranked_labels(summary.names[:n], summary.rank[:n])
+    side, longest = float(np.clip(0.5 * n, 3.5, 7.0)), 0.08 * max(map(len, labels))
+    ax = axes_or_new(ax, side + 2.2 + longest, side + 1.0 + longest)
+    bar = heat_map(ax, probability, rows, labels, low=0.0, what="", write=whole_percent)
+    bar.ax.yaxis.set_major_formatter(PercentFormatter(1.0))
+    ax.set_ylabel("Rank and item")
+    ax.set_xlabel("than this item")
+    title = "Probability that the row's item is better (%)"
+    if component[-1] > 0:
+        title += "; grey: no comparison links them"
+    if n < len(summary):
+        title += f"\nthe first {n} of {len(summary):,} items"
+    ax.set_title(title, fontsize="medium")
+    return ax
+
+
+def plot_similarity(kernel: ArrayLike, names: Sequence[object], *, ax: Axes | None = None) -> Axes:
+    """Draw the correlations of items over users, alike ones side by side.
+
+    Some labels of many items are left out, but no item.
+
+    Parameters
+    ----------
+    kernel
+        Covariance of the users' functions at the items, shape (m, m), of two items or more.
+    names
+        One name for each item.
+    ax
+        Axes to draw on; a new figure if not given.
+
+    Raises
+    ------
+    ValueError
+        If it is not a covariance of as many items as there are names.
+    """
+    covariance = np.asarray(kernel, float)
+    m = len(names)
+    if covariance.shape != (m, m) or m < 2:
+        raise ValueError(
+            f"kernel has shape {covariance.shape} and there are {m} names; pass a covariance of "
+            "two items or more, and one name each"
+        )
+    sd = np.sqrt(np.diagonal(covariance))
+    if not (np.isfinite(covariance).all() and (sd > 0).all()):
+        raise ValueError(
+            "kernel is not a covariance; it needs finite entries and positive variances"
+        )
+    correlation = covariance / np.outer(sd, sd)
+    order = _alike_together(correlation)
+    labels = [shorten(names[item]) for item in order]
+    side = float(np.clip(0.4 * m, 3.5, 9.0))
+    ax = axes_or_new(ax, side + 4.0, side + 2.5)
+    correlation = correlation[np.ix_(order, order)]
+    what = "Correlation over users"
+    heat_map(ax, correlation, labels, labels, low=-1.0, what=what, write="{:.2f}".format, most=40)
+    ax.set_title(
+        "What do the same people like?\nblue: liked by the same users; red: by different users",
+        fontsize="medium",
+    )
+    return ax
+
+
+def _alike_together(correlation: np.ndarray) -> np.ndarray:
+    """Order of items (m,) in which neighbours are alike, from a hierarchy of clusters."""
+    apart = 1.0 - 0.5 * (correlation + correlation.T)
+    np.fill_diagonal(apart, 0.0)
+    distance = squareform(np.maximum(apart, 0.0), checks=False)
+    return leaves_list(linkage(distance, method="average", optimal_ordering=True))

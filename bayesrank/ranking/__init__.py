@@ -9,10 +9,10 @@ the expectation under random tie-breaking: two items tied for first have rank 1.
 draw and half a chance of being best. Nothing depends on the order in which items are listed.
 """
 
-from bayesrank.ranking._mixture import SkillMixture
 from bayesrank.ranking._observed import ItemRecords, connected_components, count_records
 from bayesrank.ranking._pairwise import pairwise_probability
 from bayesrank.ranking._ranks import (
+    SkillMixture,
     expected_rank,
     prob_best,
     prob_top_k,

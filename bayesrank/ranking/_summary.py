@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike
 
 from bayesrank._names import check_names
 from bayesrank._validate import check_level
-from bayesrank.ranking._mixture import SkillMixture
 from bayesrank.ranking._observed import ItemRecords
 from bayesrank.ranking._ranks import (
     Array,
+    SkillMixture,
     by_mean,
     check_num_places,
     check_samples,

@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bayesrank._validate import check_level
-from bayesrank.ranking._mixture import SkillMixture
-from bayesrank.ranking._ranks import Array, by_mean, check_samples
+from bayesrank.ranking._ranks import Array, SkillMixture, by_mean, check_samples
 
 _ROUNDING = 1e-9
 _LEFT = 0.75

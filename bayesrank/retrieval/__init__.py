@@ -4,13 +4,16 @@ Counts are SciPy sparse arrays of shape (documents, terms), whole numbers from 0
 documents for queries is a `Hits`.
 """
 
-from bayesrank.retrieval.bm25 import BM25
-from bayesrank.retrieval.counts import Collection, check_counts, collection
-from bayesrank.retrieval.engine import SearchEngine
-from bayesrank.retrieval.index import Hits, Index
-from bayesrank.retrieval.link_weight import LinkWeight, learn_link_weight
-from bayesrank.retrieval.links import Links, links_of, with_linked
-from bayesrank.retrieval.text import term_counter
+from bayesrank.retrieval.engine import BM25, SearchEngine
+from bayesrank.retrieval.index import (
+    Collection,
+    Hits,
+    Index,
+    check_counts,
+    collection,
+    term_counter,
+)
+from bayesrank.retrieval.links import Links, LinkWeight, learn_link_weight, links_of, with_linked
 
 __all__ = [
     "BM25",

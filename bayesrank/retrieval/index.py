@@ -1,12 +1,158 @@
-"""Weights of terms in documents, searched by products of sparse arrays."""
+"""Texts to terms, their counts, and the index of a collection."""
 
+import re
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+import snowballstemmer
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.feature_extraction.text import CountVectorizer
 
 from bayesrank._validate import check_count
+
+_WORD = re.compile(r"\w\w+")
+
+
+class Stems:
+    """Words of two letters or more, in lower case, without their endings."""
+
+    def __init__(self, language: str) -> None:
+        self.language = language
+
+    def __call__(self, text: str) -> list[str]:
+        """Stems of a text, in order."""
+        if not isinstance(text, str):
+            raise ValueError(f"a text is {text!r}; pass strings, '' for one that is empty")
+        stem = _stemmer(self.language)
+        return [stem(word) for word in _WORD.findall(text.lower())]
+
+
+@lru_cache
+def _stemmer(language: str) -> Any:
+    return lru_cache(maxsize=1_000_000)(snowballstemmer.stemmer(language).stemWord)
+
+
+def term_counter(language: str | None = "english", **options: Any) -> CountVectorizer:
+    """Return a vectoriser that counts terms.
+
+    Parameters
+    ----------
+    language
+        Language of the Snowball stemmer; with None words are counted as they are, in lower case.
+    **options
+        Options of scikit-learn's ``CountVectorizer``, such as ``min_df`` and ``vocabulary``.
+
+    Returns
+    -------
+    CountVectorizer
+        ``fit_transform(texts)`` learns the terms and counts them; ``transform(texts)`` leaves out
+        terms that it does not know.
+
+    Raises
+    ------
+    ValueError
+        If there is no stemmer of the language.
+
+    Examples
+    --------
+    >>> counter = term_counter()
+    >>> counter.fit_transform(["Linked documents", "a linked document, linking"]).toarray()
+    array([[1, 1],
+           [1, 2]])
+    """
+    if language is None:
+        return CountVectorizer(token_pattern=_WORD.pattern, **options)
+    if language not in snowballstemmer.algorithms():
+        known = ", ".join(snowballstemmer.algorithms())
+        raise ValueError(f"language is {language!r}; choose one of {known}, or None")
+    analyzer: Any = Stems(language)
+    return CountVectorizer(analyzer=analyzer, **options)
+
+
+def check_counts(counts: Any, name: str = "counts", *, num_terms: int | None = None) -> Any:
+    """Return counts as a sparse array by rows, without stored zeros.
+
+    Parameters
+    ----------
+    counts
+        Sparse or dense, shape (documents, terms).
+    name
+        The argument's name, for messages.
+    num_terms
+        Number of columns that there have to be.
+
+    Raises
+    ------
+    ValueError
+        If they are no counts: another shape, negative, not whole, or not numbers.
+    """
+    try:
+        rows: Any = sparse.csr_array(counts)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{name} is not a table of numbers; pass counts (documents, terms)"
+        ) from None
+    if rows.ndim != 2 or rows.dtype.kind not in "biuf":
+        raise ValueError(
+            f"{name} has shape {rows.shape} and dtype {rows.dtype}; pass counts (documents, terms)"
+        )
+    if num_terms is not None and rows.shape[1] != num_terms:
+        raise ValueError(
+            f"{name} has {rows.shape[1]} columns, and the documents have {num_terms} terms; count "
+            "with the same vocabulary"
+        )
+    wrong = ~((rows.data >= 0) & (rows.data == np.floor(rows.data)) & (rows.data < 2**31))
+    if wrong.any():
+        place = int(np.argmax(wrong))
+        row = int(np.searchsorted(rows.indptr, place, side="right")) - 1
+        raise ValueError(
+            f"{name} is {rows.data[place]} in row {row}, column {rows.indices[place]}; pass whole "
+            "numbers from 0 on"
+        )
+    rows = sparse.csr_array(
+        (rows.data.astype(np.float64), rows.indices, rows.indptr), shape=rows.shape, copy=True
+    )
+    rows.sum_duplicates()
+    rows.eliminate_zeros()
+    return rows
+
+
+class Collection(NamedTuple):
+    """Statistics of the terms of a collection of documents.
+
+    Attributes
+    ----------
+    num_documents
+        Number of documents.
+    mean_length
+        Mean number of terms of a document, repeats included.
+    document_frequency
+        Number of documents that contain each term, shape (terms,).
+
+    Examples
+    --------
+    >>> import scipy.sparse as sp
+    >>> counts = sp.csr_array([[1, 1, 0], [1, 0, 0], [0, 1, 2]])  # documents by terms
+    >>> from bayesrank.retrieval import collection
+    >>> collection(counts).document_frequency.tolist()
+    [2.0, 2.0, 1.0]
+    """
+
+    num_documents: int
+    mean_length: float
+    document_frequency: NDArray[np.float64]
+
+
+def collection(counts: Any) -> Collection:
+    """Return the statistics of documents' terms; a `ValueError` if `counts` are unfit or all 0."""
+    rows = check_counts(counts)
+    if not rows.nnz:
+        raise ValueError("counts has no term in any document; pass documents with text")
+    frequency = np.bincount(rows.indices, minlength=rows.shape[1]).astype(np.float64)
+    return Collection(rows.shape[0], float(rows.sum() / rows.shape[0]), frequency)
+
 
 Array = NDArray[np.float64]
 

@@ -8,8 +8,8 @@ from bayesrank.active.acquisition.pairs import bald as bald
 from bayesrank.active.acquisition.pairs import entropy_gain as entropy_gain
 from bayesrank.active.acquisition.pairs import margin_variance as margin_variance
 from bayesrank.active.acquisition.pairs import random_gain as random_gain
+from bayesrank.active.acquisition.pairs import top_gain as top_gain
 from bayesrank.active.acquisition.pool import pool_variance as pool_variance
-from bayesrank.active.acquisition.top import top_gain as top_gain
 
 __all__ = [
     "Acquisition",

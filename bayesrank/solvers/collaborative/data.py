@@ -21,9 +21,8 @@ from bayesrank._validate import (
 )
 from bayesrank.solvers.collaborative.likelihood_gaussian import GaussianNoise
 from bayesrank.solvers.collaborative.likelihood_ordinal import Logit, Probit
-from bayesrank.solvers.collaborative.likelihoods import Likelihood, Pairwise
+from bayesrank.solvers.collaborative.likelihoods import Likelihood, Observations, Pairwise
 from bayesrank.solvers.collaborative.state import EMState
-from bayesrank.solvers.collaborative.users import Observations
 
 LIKELIHOODS: dict[str, Likelihood] = {
     likelihood.name: likelihood for likelihood in (GaussianNoise(), Probit(), Logit(), Pairwise())

@@ -35,7 +35,6 @@ from bayesrank._stack import outside
 from bayesrank._validate import check_share
 from bayesrank.gp import KernelPrior
 from bayesrank.infer import ConvergenceWarning
-from bayesrank.solvers.collaborative.acceleration import Anderson
 from bayesrank.solvers.collaborative.data import (
     LIKELIHOODS,
     check_kernels,
@@ -44,12 +43,11 @@ from bayesrank.solvers.collaborative.data import (
     check_settings,
 )
 from bayesrank.solvers.collaborative.likelihood_gaussian import GaussianNoise
-from bayesrank.solvers.collaborative.loop import Loop
+from bayesrank.solvers.collaborative.likelihoods import Observations
+from bayesrank.solvers.collaborative.loop import Anderson, EMSteps, Loop
 from bayesrank.solvers.collaborative.result import EMResult
 from bayesrank.solvers.collaborative.shared import SharedProcess
 from bayesrank.solvers.collaborative.state import EMState, initial_state
-from bayesrank.solvers.collaborative.steps import EMSteps
-from bayesrank.solvers.collaborative.users import Observations
 
 # Sweeps over the sites alone, before the first iteration and, at most, after the last.
 _FIRST_SWEEPS, _LAST_SWEEPS = 6, 30

@@ -13,14 +13,15 @@ from bayesrank._sizes import next_size
 from bayesrank.infer.spi import jit
 from bayesrank.solvers.collaborative.likelihoods import (
     Likelihood,
+    Observations,
     ObservedMoments,
     Parameters,
     Start,
     Update,
+    UserGroup,
     in_pieces,
 )
-from bayesrank.solvers.collaborative.newton import newton
-from bayesrank.solvers.collaborative.users import Observations, UserGroup
+from bayesrank.solvers.collaborative.shared import newton
 
 Array = NDArray[Any]
 _NEWTON_STEPS, _NEWTON_STEPS_ALONE = 4, 30

@@ -19,10 +19,14 @@ from threadpoolctl import threadpool_limits
 
 from bayesrank.solvers.collaborative.data import check_observations
 from bayesrank.solvers.collaborative.likelihood_ordinal import Ordinal
-from bayesrank.solvers.collaborative.likelihoods import Likelihood, Parameters
+from bayesrank.solvers.collaborative.likelihoods import (
+    Likelihood,
+    Observations,
+    Parameters,
+    prior_of,
+)
+from bayesrank.solvers.collaborative.loop import EMSteps
 from bayesrank.solvers.collaborative.state import EMState, fingerprint
-from bayesrank.solvers.collaborative.steps import EMSteps
-from bayesrank.solvers.collaborative.users import Observations, prior_of
 
 _STEPS = 200
 _TOL = 1e-4

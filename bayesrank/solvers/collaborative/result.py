@@ -19,10 +19,14 @@ from bayesrank.gp import KernelPrior
 from bayesrank.infer import ConvergenceWarning
 from bayesrank.solvers.collaborative.likelihood_gaussian import GaussianNoise
 from bayesrank.solvers.collaborative.likelihood_ordinal import Ordinal
-from bayesrank.solvers.collaborative.likelihoods import Likelihood
+from bayesrank.solvers.collaborative.likelihoods import (
+    Likelihood,
+    Observations,
+    groups_of,
+    posteriors,
+)
 from bayesrank.solvers.collaborative.new_data import extend_prior, fit_users
 from bayesrank.solvers.collaborative.state import EMState
-from bayesrank.solvers.collaborative.users import Observations, groups_of, posteriors
 
 Array = NDArray[np.float64]
 

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bayesrank._states import read_state, write_state
-from bayesrank.solvers.collaborative.likelihoods import Likelihood
-from bayesrank.solvers.collaborative.users import Observations
+from bayesrank.solvers.collaborative.likelihoods import Likelihood, Observations
 
 Array = Any  # NumPy's, float64
 

@@ -3,11 +3,11 @@
 from bayesrank.solvers.comparisons.counted import ArenaData as ArenaData
 from bayesrank.solvers.comparisons.counted import arena_data as arena_data
 from bayesrank.solvers.comparisons.dynamic import DynamicEP as DynamicEP
-from bayesrank.solvers.comparisons.judges import JudgedSkills as JudgedSkills
 from bayesrank.solvers.comparisons.judges_fit import fit_arena as fit_arena
+from bayesrank.solvers.comparisons.judges_fit import settles_scales as settles_scales
 from bayesrank.solvers.comparisons.judges_result import ArenaFit as ArenaFit
+from bayesrank.solvers.comparisons.judges_result import JudgedSkills as JudgedSkills
 from bayesrank.solvers.comparisons.posterior import EPSkills as EPSkills
-from bayesrank.solvers.comparisons.settled import settles_scales as settles_scales
 from bayesrank.solvers.comparisons.terms import TERMS as TERMS
 from bayesrank.solvers.comparisons.terms import Asked as Asked
 from bayesrank.solvers.comparisons.terms import Term as Term

@@ -10,8 +10,7 @@ from bayesrank._memory import check_memory
 from bayesrank.infer.spi import Program, read_program, trace
 from bayesrank.models import dynamic_thurstone, thurstone
 from bayesrank.solvers._engine import OwnPriorEP
-from bayesrank.solvers.comparisons.chain import ChainPrior, Visits
-from bayesrank.solvers.comparisons.process import rate_name
+from bayesrank.solvers.comparisons.chain import ChainPrior, Visits, rate_name
 
 
 class DynamicEP(OwnPriorEP):

@@ -32,8 +32,8 @@ from bayesrank.models import (
     thurstone,
     thurstone_orders,
 )
+from bayesrank.solvers.comparisons.chain import propagate, rate_name, transitions_of
 from bayesrank.solvers.comparisons.posterior import Component, EPSkills
-from bayesrank.solvers.comparisons.process import propagate, rate_name, transitions_of
 from bayesrank.solvers.comparisons.terms import MarginRows
 
 Floats = NDArray[np.float64]

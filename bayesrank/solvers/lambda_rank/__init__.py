@@ -3,9 +3,9 @@
 from bayesrank.solvers.lambda_rank.fields import FIELDS as FIELDS
 from bayesrank.solvers.lambda_rank.fields import Field as Field
 from bayesrank.solvers.lambda_rank.fields import Regularized as Regularized
-from bayesrank.solvers.lambda_rank.frozen import frozen_pairs as frozen_pairs
 from bayesrank.solvers.lambda_rank.lists import LambdaField as LambdaField
 from bayesrank.solvers.lambda_rank.lists import field_of_rows as field_of_rows
+from bayesrank.solvers.lambda_rank.lists import frozen_pairs as frozen_pairs
 from bayesrank.solvers.lambda_rank.potential import FieldVerdict as FieldVerdict
 from bayesrank.solvers.lambda_rank.potential import circulation as circulation
 from bayesrank.solvers.lambda_rank.potential import is_conservative as is_conservative

@@ -28,8 +28,14 @@ from bayesrank._process import enter_jax
 from bayesrank._sizes import next_size
 from bayesrank.metrics import average_precision
 from bayesrank.retrieval import Collection, Index, Links
-from bayesrank.solvers.link_learn.forms import Codes, Scales, TermWeight, form_inputs, weigh_terms
-from bayesrank.solvers.link_learn.overlaps import overlaps
+from bayesrank.solvers.link_learn.forms import (
+    Codes,
+    Scales,
+    TermWeight,
+    form_inputs,
+    overlaps,
+    weigh_terms,
+)
 
 LOSSES = ("hinge", "softmax", "probit")
 
