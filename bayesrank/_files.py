@@ -4,6 +4,10 @@ A writer opens a draft beside the place of the file. Nobody can foresee its name
 new and no link. The writer forces it to the disk and renames it. While it writes, the process holds
 a lock on the draft (``flock``). The next one that writes there removes drafts without a lock, which
 killed processes left behind. Windows has no such locks: there these drafts stay.
+
+Of several files that belong together all old ones step aside first, as ``name.old-...``, so old and
+new never mix. If the system refuses something, the old ones come back. Nothing that is not back is
+removed, and the error names it.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -28,7 +32,13 @@ _DRAFT = re.compile(r"\.bayesrank-[0-9a-f]{16}")
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _BINARY = getattr(os, "O_BINARY", 0)
 
+_TRIES = 100  # of names, before locks are taken not to work
+
 _MADE: set[Path] = set()  # drafts and locks of this process
+
+
+class PlacedError(OSError):
+    """Something failed after files were put in place; the message says which are where."""
 
 
 def reason_of(error: OSError) -> str:
@@ -39,42 +49,127 @@ def reason_of(error: OSError) -> str:
 def abandon() -> None:
     """Remove all drafts and locks of this process, which is about to end."""
     for path in list(_MADE):
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            with contextlib.suppress(OSError):
-                path.unlink()
+        _remove(path)
 
 
 @contextlib.contextmanager
 def published(path: str | Path) -> Iterator[IO[bytes]]:
     """Give a file to write bytes to, and put it in the place of `path` at once if all went well."""
-    place = Path(os.path.realpath(path))
-    try:
-        if place.is_symlink():
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-        stream = _stream(path)
-        if stream is not None:
-            with stream:
-                yield stream
-            return
-        remove_stale(place.parent)
-        draft, handle = _new_draft(place.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                yield file
+    with naming(path), published_together([path]) as (file,):
+        yield file
+
+
+@contextlib.contextmanager
+def published_together(paths: Sequence[str | Path]) -> Iterator[list[IO[bytes]]]:
+    """Give a file to write to for each path, and put all in place, or none.
+
+    Raises
+    ------
+    PlacedError
+        If the files are in place, but the system did not confirm that they are on the disk, or if
+        what stood there could neither be replaced nor put back. Nothing of it is removed.
+    OSError
+        If a file cannot be written; all are as they were.
+    """
+    with contextlib.ExitStack() as stack:
+        files, drafts = [], {}
+        for path in paths:
+            with naming(path):
+                file, draft = _opened(path, stack)
+            files.append(file)
+            if draft is not None:
+                drafts[path] = draft
+        yield files
+        for path, file in zip(paths, files, strict=True):
+            with naming(path):
                 file.flush()
-                os.fsync(file.fileno())
-                os.replace(draft, place)
-        finally:
-            draft.unlink(missing_ok=True)
-            _MADE.discard(draft)
-        sync(place.parent)
+                if path in drafts:
+                    os.fsync(file.fileno())
+                file.close()
+        replace_together(drafts)
+
+
+def replace_together(drafts: Mapping[str | Path, Path | None]) -> None:
+    """Rename drafts to their places, all or none; without a draft, take away what is there."""
+    places = {path: Path(os.path.realpath(path)) for path in drafts}
+    aside: dict[Path, Path] = {}
+    fresh: list[Path] = []
+    path = Path()
+    try:
+        for path, place in places.items():
+            if os.path.lexists(place) and not (len(places) == 1 and drafts[path]):
+                old = place.with_name(f"{place.name[:40]}.old-{os.urandom(4).hex()}")
+                os.rename(place, old)
+                aside[place] = old
+        for path, draft in drafts.items():
+            if draft is not None:
+                os.replace(draft, places[path])
+                fresh.append(places[path])
+    except OSError as error:
+        failed = OSError(error.errno, error.strerror, str(path))
+        left = _put_back(aside, [place for place in fresh if place not in aside])
+        if left:
+            raise PlacedError(f"{path}: {reason_of(error)}; {'; '.join(left)}") from None
+        raise failed from None
+    confirm({place.parent for place in places.values()}, aside.values())
+
+
+def _put_back(aside: Mapping[Path, Path], fresh: Sequence[Path]) -> list[str]:
+    """Undo what was done; return what that failed for, each with what is there."""
+    left = []
+    for place in fresh:  # where nothing was
+        try:
+            place.unlink()
+        except OSError:
+            left.append(f"{place} is of the new results")
+    for place, old in aside.items():
+        try:
+            os.replace(old, place)
+        except OSError:
+            left.append(f"the old {place.name} is in {old}; rename it back")
+    return left
+
+
+def confirm(folders: Iterable[Path], old: Iterable[Path] = ()) -> None:
+    """Put names of files that are in place on the disk, and remove what they replaced."""
+    try:
+        for folder in folders:
+            sync(folder)
+        for path in old:
+            path.unlink()
+    except OSError as error:
+        kept = [str(path) for path in old if os.path.lexists(path)]
+        said = f"; what stood there is still in {', '.join(kept)}" if kept else ""
+        raise PlacedError(
+            f"the new files are in place, but the system reports {reason_of(error)!r}, so they may "
+            f"be lost if the power fails{said}"
+        ) from None
+
+
+@contextlib.contextmanager
+def naming(path: str | Path) -> Iterator[None]:
+    """Let errors name what was asked for, not the draft."""
+    try:
+        yield
     except OSError as error:
         if error.errno is None:
             raise
-        # Name what was asked for, not the draft.
         raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def _opened(path: str | Path, stack: contextlib.ExitStack) -> tuple[IO[bytes], Path | None]:
+    """Open a draft for a path, or what is there and is not a file to replace."""
+    place = Path(os.path.realpath(path))
+    if place.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    stream = _stream(path)
+    if stream is not None:
+        return stack.enter_context(stream), None
+    remove_stale(place.parent)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK | _BINARY
+    draft, handle = _claim(place.parent, lambda new: os.open(new, flags, 0o666))
+    stack.callback(_discard, draft)
+    return stack.enter_context(os.fdopen(handle, "wb")), draft
 
 
 def _stream(path: str | Path) -> IO[bytes] | None:
@@ -91,37 +186,24 @@ def _stream(path: str | Path) -> IO[bytes] | None:
 
 @contextlib.contextmanager
 def draft_folder(parent: Path) -> Iterator[Path]:
-    """Give a new hidden folder in `parent`, and remove what is left of it at the end."""
+    """Give a new hidden folder in `parent`; remove it at the end, but for a `PlacedError`."""
+
+    def make(new: Path) -> int:
+        new.mkdir(mode=0o700)
+        return -1 if fcntl is None else os.open(new, os.O_RDONLY | _NO_LINK)
+
     remove_stale(parent)
-    while True:
-        draft = _new_name(parent)
-        draft.mkdir(mode=0o700)
-        held = _hold(draft)
-        if held is not None:
-            break
+    draft, handle = _claim(parent, make)
     try:
         yield draft
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+    except PlacedError:  # what is left may be all that there is
         _MADE.discard(draft)
-        _release(held)
-
-
-@contextlib.contextmanager
-def withdrawn(path: Path) -> Iterator[None]:
-    """Take a file away, which is put back if the block fails."""
-    place = Path(os.path.realpath(path))
-    if not place.is_file():
-        yield
-        return
-    with draft_folder(place.parent) as folder:
-        old = folder / place.name
-        os.rename(place, old)
-        try:
-            yield
-        except BaseException:
-            os.rename(old, place)
-            raise
+        raise
+    finally:
+        if draft in _MADE:
+            _discard(draft)
+        if handle >= 0:
+            os.close(handle)
 
 
 @contextlib.contextmanager
@@ -129,7 +211,7 @@ def locked(path: str | Path) -> Iterator[None]:
     """Hold a lock on `path`, by a hidden file beside it; a `BlockingIOError` if another has it."""
     place = Path(os.path.realpath(path))
     lock = place.with_name(f".{place.name}.lock")
-    while True:
+    for _ in range(_TRIES):
         handle = os.open(lock, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o666)
         try:
             if fcntl is not None:
@@ -141,6 +223,8 @@ def locked(path: str | Path) -> Iterator[None]:
         if ours:  # else whoever had it removed the file meanwhile
             break
         os.close(handle)
+    else:
+        raise _no_locks(place.parent)
     _MADE.add(lock)
     try:
         yield
@@ -152,8 +236,6 @@ def locked(path: str | Path) -> Iterator[None]:
 
 def remove_stale(folder: Path) -> None:
     """Remove drafts that processes which were killed have left in a folder."""
-    if fcntl is None:
-        return
     try:
         with os.scandir(folder) as entries:
             drafts = [entry.path for entry in entries if _DRAFT.fullmatch(entry.name)]
@@ -161,14 +243,9 @@ def remove_stale(folder: Path) -> None:
         return
     for draft in map(Path, drafts):
         held = _hold(draft)
-        if held is None:
-            continue
-        if stat.S_ISDIR(os.fstat(held).st_mode):
-            shutil.rmtree(draft, ignore_errors=True)
-        else:
-            with contextlib.suppress(OSError):
-                draft.unlink()
-        os.close(held)
+        if held is not None:
+            _remove(draft)
+            os.close(held)
 
 
 def sync(path: Path) -> None:
@@ -190,38 +267,57 @@ def ordinary_mode(mode: int) -> int:
     return mode & ~mask
 
 
-def _new_name(folder: Path) -> Path:
-    """A name for a draft that nobody can foresee; it counts as this process's own."""
-    draft = folder / f"{_PREFIX}{os.urandom(8).hex()}"
-    _MADE.add(draft)
-    return draft
-
-
-def _new_draft(folder: Path) -> tuple[Path, int]:
-    """Open a new draft for writing, with a lock on it."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK | _BINARY
-    while True:
-        draft = _new_name(folder)
-        handle = os.open(draft, flags, 0o666)
+def _claim(folder: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
+    """Make a draft of a name that nobody can foresee, and lock it; return its open handle too."""
+    for _ in range(_TRIES):
+        draft = folder / f"{_PREFIX}{os.urandom(8).hex()}"
+        _MADE.add(draft)
         try:
-            if fcntl is None:
-                return draft, handle
+            handle = make(draft)
+        except FileNotFoundError:  # another process has removed it already, or there is no folder
+            if not folder.is_dir():
+                raise
+            continue
+        if fcntl is None:
+            return draft, handle
+        try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_at(handle, draft):
                 return draft, handle
         except BlockingIOError:  # taken for one that was left behind, a moment ago
             pass
-        except BaseException:
+        except OSError as error:
             os.close(handle)
-            draft.unlink(missing_ok=True)
-            raise
+            _discard(draft)
+            raise _no_locks(folder, error) from None
         os.close(handle)
+        _discard(draft)
+    raise _no_locks(folder)
+
+
+def _no_locks(folder: Path, error: OSError | None = None) -> OSError:
+    why = f": {reason_of(error)}" if error else ""
+    return OSError(errno.ENOLCK, f"file locks do not work here{why}", str(folder))
+
+
+def _discard(draft: Path) -> None:
+    _remove(draft)
+    _MADE.discard(draft)
+
+
+def _remove(path: Path) -> None:
+    """Remove a draft or lock; one that cannot be removed now, the next process will."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def _hold(path: Path) -> int | None:
-    """Lock a draft of one's own; None if somebody else has, or it is gone or a link."""
+    """Lock a draft of one's own; None if that fails, as where a process works on it."""
     if fcntl is None:
-        return -1
+        return None
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | _NO_LINK)
     except OSError:
@@ -234,11 +330,6 @@ def _hold(path: Path) -> int | None:
         pass
     os.close(handle)
     return None
-
-
-def _release(held: int) -> None:
-    if held >= 0:
-        os.close(held)
 
 
 def _is_at(handle: int, path: Path) -> bool:

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from bayesrank.cli import app
-from bayesrank.cli import outputs as _output
 from bayesrank.cli.outputs import OutputError, PrintError, give_tables, job, output_folder
 
 ROOT = Path(__file__).parents[1]
@@ -59,39 +58,95 @@ def test_results_are_replaced_and_others_stay(out, tmp_path):
     assert {**all_of("newer"), "notes.txt": "mine"}.items() <= contents(out).items()
 
 
-@pytest.mark.parametrize("broken", range(6))
-def test_a_disk_that_fails_in_the_middle_leaves_all_as_it_was(out, monkeypatch, broken):
-    (out / "ranking.csv").unlink()  # a result that there was not before
-    real, calls = os.rename, []
-
-    def rename(*paths):
-        calls.append(paths)
-        if len(calls) == broken + 1:
-            raise OSError(28, "No space left on device")
-        real(*paths)
-
-    before = contents(out)
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "rename", rename)
-        patch.setattr(_output.ctypes, "CDLL", lambda *args, **options: object())  # no exchange
-        if broken < 5:
-            with pytest.raises(OutputError, match="cannot be written .No space left on device"):
-                publish(out, "new")
-            assert contents(out) == before
-        else:
-            publish(out, "new")
-            assert contents(out) == all_of("new")
+CALLS = ("fsync", "rename", "replace", "unlink", "link", "chmod", "mkdir")
+SPANS = {"one call": 1, "two calls": 2, "all calls from one on": 10**6}
 
 
-def test_a_disk_that_fails_while_results_are_synced(out, monkeypatch):
-    def fail(path):
-        raise OSError(5, "Input/output error")
+def fail_at(patch, first, span):
+    """Let calls of the system number `first` and on fail; return the list that counts them."""
+    calls = []
 
-    with monkeypatch.context() as patch:
-        patch.setattr(_output, "sync", fail)
-        with pytest.raises(OutputError, match=r"cannot be written \(Input/output error\)"):
-            publish(out, "new")
-    assert contents(out) == all_of("old")
+    def failing(real):
+        def call(*args, **options):
+            calls.append(real.__name__)
+            if first <= len(calls) < first + span:
+                raise OSError(errno.EIO, "Input/output error")
+            return real(*args, **options)
+
+        return call
+
+    for name in CALLS:
+        patch.setattr(os, name, failing(getattr(os, name)))
+    return calls
+
+
+def whole_or_told(root, places, before, run, span):
+    """Each place at which a run can fail: all old, all new, or the message says which is where."""
+    ends = set()
+    for first in range(1, 200):
+        before()
+        old = {path: path.exists() and path.read_text().strip() for path in places}
+        with pytest.MonkeyPatch.context() as patch:
+            calls = fail_at(patch, first, span)
+            try:
+                run()
+                said = ""
+            except OutputError as error:
+                said = str(error)
+        now = {path: path.exists() and path.read_text().strip() for path in places}
+        new = dict.fromkeys(places, "new")
+        if not said or "the new files are in place" in said:
+            assert now == new, (first, calls[first - 2 :], said)
+            ends.add("new")
+        elif "cannot be written (Input/output error)" in said:
+            assert now == old, (first, calls[first - 2 :], said)
+            ends.add("old")
+        else:  # nothing is away, and what is not in its place is named
+            ends.add("told")
+            for path in places:
+                if now[path] != old[path]:
+                    assert f"{path.name}" in said, said
+                kept = [
+                    p for p in root.rglob("*") if p.is_file() and p.read_text().strip() == "old"
+                ]
+                assert len(kept) == sum(map(bool, old.values())), said
+        if len(calls) < first:
+            assert not said
+            return first, ends
+    raise AssertionError
+
+
+@pytest.mark.parametrize("span", SPANS.values(), ids=SPANS)
+def test_results_are_old_or_new_wherever_the_system_fails(out, span):
+    def before():
+        for path in out.parent.rglob("*"):
+            if path.is_file():
+                path.unlink()
+        for name in FILES[1:]:  # and one that was not there before
+            (out / name).write_text("old")
+
+    places = [out / name for name in FILES]
+    points, ends = whole_or_told(out.parent, places, before, lambda: publish(out, "new"), span)
+    assert points > 8 and {"old", "new"} <= ends
+    one_at_a_time = (out / "mine").exists() or Path.cwd() == out
+    assert ("told" in ends) == (one_at_a_time and span > 1)
+
+
+@pytest.mark.parametrize("span", SPANS.values(), ids=SPANS)
+def test_tables_are_old_or_new_wherever_the_system_fails(tmp_path, span):
+    places = [tmp_path / name for name in ("a", "b", "c")]
+
+    def before():
+        for path in tmp_path.iterdir():
+            path.unlink()
+        for path in places[:2]:
+            path.write_text("old")
+
+    def run():
+        give_tables([(path, [["new"]]) for path in places], "give another --out")
+
+    points, ends = whole_or_told(tmp_path, places, before, run, span)
+    assert points > 12 and ends == {"old", "new"} | ({"told"} if span > 1 else set())
 
 
 def test_a_file_that_comes_in_the_last_moment_stays(tmp_path, monkeypatch):
@@ -206,16 +261,17 @@ def test_two_tables_are_never_of_two_runs_wherever_the_process_dies(tmp_path):
             if died == 0:
                 break
             assert died == 9
-        print(point, *sorted(seen))
+        print(point, ",".join(sorted(seen)))
         print(*sorted(path.name for path in root.iterdir()))
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60,
         check=True,
     )  # fmt: skip
-    (points, *seen), left = map(str.split, done.stdout.splitlines())
-    assert int(points) > 10 and seen == ["new", "new+new", "old", "old+old"]
-    assert left == ["a", "b"]  # the last removed the drafts of those that died
+    (points, seen), left = map(str.split, done.stdout.splitlines())
+    assert int(points) > 10 and seen == ",new,new+new,old,old+old"
+    # The last removed the drafts of those that died, and left the tables that had stepped aside.
+    assert {name.partition(".old-")[0] for name in left} == {"a", "b"}
 
 
 def test_a_closed_standard_output_is_said_and_closed_others_do_no_harm(tmp_path):

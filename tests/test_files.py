@@ -7,11 +7,14 @@ import stat
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
 from bayesrank import _files
 from bayesrank._files import draft_folder, locked, published, remove_stale
+
+ROOT = Path(__file__).parents[1]
 
 
 def python(code, *args):
@@ -183,3 +186,50 @@ def test_links_that_go_round_are_no_place_for_a_file(tmp_path):
     with pytest.raises(OSError, match="symbolic links.*/a'$"), published(tmp_path / "a") as file:
         file.write(b"new")
     assert (tmp_path / "a").is_symlink() and len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    ("flock", "said"),
+    [
+        ("raise OSError(errno.ENOLCK, 'No locks available')", ": No locks available"),
+        ("raise BlockingIOError(errno.EAGAIN, 'Try again')", ""),
+        ("os.rmdir(newest()) if os.path.isdir(newest()) else os.unlink(newest())", ""),
+    ],
+    ids=["refused", "taken for ever", "always removed"],
+)
+def test_without_working_locks_a_command_ends_with_one_line(tmp_path, flock, said):
+    """The file system of a network drive may have no locks, or such as lie."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import errno, fcntl, glob, os\n"
+        "newest = lambda: max(glob.glob('.bayesrank-*'), key=os.path.getctime)\n"
+        f"def flock(handle, operation):\n    {flock}\n"
+        "fcntl.flock = flock\n"
+    )
+    code = """
+        from pathlib import Path
+        from bayesrank.cli.app import _refuse
+        from bayesrank.cli.outputs import give_tables, output_folder
+        def run(table):
+            if table:
+                return give_tables([(Path("t.csv"), [["new"]])], "give another --out")
+            with output_folder(Path("out"), ["a"]):
+                raise AssertionError
+        for table in range(2):
+            try:
+                run(table)
+            except Exception as error:
+                try:
+                    _refuse(error)
+                except SystemExit as end:
+                    assert end.code == 2
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], cwd=tmp_path, timeout=60,
+        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"},
+    )  # fmt: skip
+    why = f"cannot be written (file locks do not work here{said});"
+    assert done.stderr.splitlines() == [
+        f"Error: out: the results {why} use another --out",
+        f"Error: t.csv: {why} give another --out",
+    ]
+    assert names(tmp_path) == ["sitecustomize.py"]

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from bayesrank._names import shown
 from bayesrank.datasets.items import Items
+from bayesrank.estimators.checks import standardization
 from bayesrank.ranking import RankSummary
 from bayesrank.ranking.columns import columns_of
 
@@ -141,7 +142,7 @@ def _most_different(
     count = features.shape[1]
     if count <= room:
         return range(count), 0
-    difference = np.abs(features[pair[0]] - features[pair[1]]) / features.std(axis=0)
+    difference = np.abs(features[pair[0]] - features[pair[1]]) / standardization(features)[1]
     shown = np.sort(np.argsort(-difference, kind="stable")[:room])
     return shown.tolist(), count - room
 

@@ -3,8 +3,8 @@
 The results go to a hidden folder and are forced to the disk. If there is no folder of results yet,
 the hidden one takes its name. Otherwise the two change places in one step (``renameat2`` on Linux),
 so the folder holds one run's results even if the power fails. Not all systems allow that, nor does
-a folder that has further folders inside or is the current one. Files are then exchanged one at a
-time, without a signal in between, and all are put back if one fails.
+a folder that has further folders inside or is the current one. There `replace_together` exchanges
+the files, without a signal in between.
 """
 
 import contextlib
@@ -25,12 +25,15 @@ from rich.table import Table
 from rich.text import Text
 
 from bayesrank._files import (
+    PlacedError,
+    confirm,
     draft_folder,
+    naming,
     ordinary_mode,
-    published,
+    published_together,
     reason_of,
+    replace_together,
     sync,
-    withdrawn,
 )
 from bayesrank._names import shown
 from bayesrank.cli.interrupt import keep, look, undivided
@@ -41,7 +44,6 @@ _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?")
 _CRLF = "\r\n"
 DPI = 100  # of pictures
 _NUMBERS, _FEWEST_DRAWS = 330_000, 400  # of a posterior in a file
-_OLD = "replaced"  # folder of the draft, for what stood in the place of results
 
 
 class OutputError(Exception):
@@ -79,6 +81,8 @@ def refused(fix: str, what: str = "") -> Iterator[None]:
     """Say in one line what cannot be written, by default the file that the system names."""
     try:
         yield
+    except PlacedError as error:
+        raise OutputError(str(error)) from None
     except OSError as error:
         if not what and error.filename is None:  # standard output, which nobody reads any more
             raise
@@ -147,27 +151,26 @@ NamedTables = Iterable[tuple[Path, Iterable[Sequence[Any]]]]
 def give_tables(tables: NamedTables, fix: str) -> None:
     """Write tables as CSV, none unless all can be written; ``-`` is standard output.
 
-    It takes away all old tables but the last before it puts any in place, so old and new never mix.
+    Old and new tables never mix.
     """
     printed, on_screen = io.BytesIO(), sys.stdout.isatty()
-    with refused(fix), contextlib.ExitStack() as drafts:
-        paths = []
-        for path, rows in tables:
-            file = printed
-            if str(path) == "-" and on_screen:
-                _show(rows)
-                continue
-            if str(path) != "-":
-                file = drafts.enter_context(published(path))
-                paths.append(path)
-            _write_rows(file, rows)
-        look()
-        with undivided(), contextlib.ExitStack() as old:
-            for path in paths[:-1]:
-                old.enter_context(withdrawn(path))
-            drafts.close()  # the last is put in place first
-            if paths:
-                keep(f"the results are in {', '.join(map(str, paths))}")
+    given = [(str(path), rows) for path, rows in tables]
+    paths = [path for path, _ in given if path != "-"]
+    with refused(fix), contextlib.ExitStack() as whole:
+        with published_together(paths) as files:
+            left = iter(files)
+            for path, rows in given:
+                if path == "-" and on_screen:
+                    _show(rows)
+                elif path == "-":
+                    _write_rows(printed, rows)
+                else:
+                    with naming(path):
+                        _write_rows(next(left), rows)
+            look()
+            whole.enter_context(undivided())
+        if paths:
+            keep(f"the results are in {', '.join(paths)}")
     sys.stdout.flush()
     sys.stdout.buffer.write(printed.getvalue())
     sys.stdout.flush()
@@ -277,9 +280,10 @@ def _publish(draft: Path, place: Path, files: Sequence[str]) -> None:
         draft.chmod(ordinary_mode(0o777))  # a draft is closed to others, a results folder is not
         sync(draft)
         draft.rename(place)
-        sync(place.parent)
+        confirm([place.parent])
     elif not _exchange(draft, place, files):
-        _replace(draft, place, files)
+        made = {name: draft / name if os.path.lexists(draft / name) else None for name in files}
+        replace_together({place / name: made[name] for name in files})
 
 
 def _exchange(draft: Path, place: Path, files: Sequence[str]) -> bool:
@@ -290,49 +294,31 @@ def _exchange(draft: Path, place: Path, files: Sequence[str]) -> bool:
         return False
     if place == draft.parent or place in (Path.cwd(), *Path.cwd().parents):
         return False
-    before = place.stat()
-    others = [path for path in place.iterdir() if path.name not in files]
+    others = {path.name for path in place.iterdir()} - {*files}
     try:
-        for path in others:  # in both folders, for a moment
-            os.link(path, draft / path.name, follow_symlinks=False)
+        before = place.stat()
+        for name in others:  # in both folders, for a moment
+            os.link(place / name, draft / name, follow_symlinks=False)
         draft.chmod(stat.S_IMODE(before.st_mode))
         if (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
             os.chown(draft, before.st_uid, before.st_gid)
         sync(draft)
-        paths = os.fsencode(draft), os.fsencode(place)
-        done = rename(_HERE, paths[0], _HERE, paths[1], _EXCHANGE) == 0
     except OSError:  # a folder, or a file of somebody else
-        done = False
-    if done:
-        sync(place.parent)
-        for path in draft.iterdir():
-            if path.name not in {*files, *(other.name for other in others)}:  # came just now
+        return False
+    paths = os.fsencode(draft), os.fsencode(place)
+    if rename(_HERE, paths[0], _HERE, paths[1], _EXCHANGE) != 0:
+        return False
+    for path in draft.iterdir():
+        if path.name not in {*files, *others}:  # came just now
+            try:
                 os.rename(path, place / path.name)
-        return True
-    for path in others:
-        (draft / path.name).unlink(missing_ok=True)
-    return False
-
-
-def _replace(draft: Path, place: Path, files: Sequence[str]) -> None:
-    """Put files in the place of others one at a time; if one fails, put all back."""
-    old = draft / _OLD
-    results = {path.name for path in draft.iterdir()}
-    old.mkdir()
-    try:
-        for name in files:
-            if os.path.lexists(place / name):
-                os.rename(place / name, old / name)
-            if name in results:
-                os.rename(draft / name, place / name)
-        sync(place)
-    except BaseException:
-        for name in files:
-            if name in results and not (draft / name).exists():
-                (place / name).unlink()
-            if os.path.lexists(old / name):
-                os.rename(old / name, place / name)
-        raise
+            except OSError as error:
+                raise PlacedError(
+                    f"the new results are in {place}, but {path.name}, which came just now, is in "
+                    f"{draft} ({reason_of(error)}); move it back before the next run"
+                ) from None
+    confirm([place.parent])
+    return True
 
 
 class Job:

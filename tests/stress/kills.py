@@ -154,10 +154,15 @@ def end_command(command: str, times: int, seed: int = 0) -> Counter[str]:
             process.send_signal(number)
             err = process.communicate()[1]
             left = {_left(folder / "out" / path) for path in results}
-            drafts = [*folder.glob(".bayesrank-*"), *(folder / "out").glob(".bayesrank-*")]
+            left_over = (".bayesrank-*", "*/.bayesrank-*", "out/*.old-*")
+            drafts = [path for pattern in left_over for path in folder.glob(pattern)]
             killed = process.returncode == -signal.SIGKILL
-            # Of files that were asked for one by one, a kill may leave some that are away.
-            halves = [{"old", "away"}, {"new", "away"}] if command == "predict" and killed else []
+            # Where files are exchanged one by one, a kill may leave some that are away.
+            halves = (
+                [{"old", "away"}, {"new", "away"}, {"away"}]
+                if command == "predict" and killed
+                else []
+            )
             if "Traceback" in err or (drafts and not killed):
                 raise AssertionError(f"{command}: {process.returncode}, {drafts}, {err}")
             if left not in ({"old"}, {"new"}, *halves):
