@@ -1,4 +1,4 @@
-"""RankRLS, ConeRank and LambdaRank on LightGBM's example of lists."""
+"""RankRLS, ConeRank and LambdaRank on LightGBM's example of lists, beside LightGBM."""
 
 from __future__ import annotations
 
@@ -28,6 +28,15 @@ def _read(folder: Path, part: str) -> Lists:
     return Lists(X, y, np.repeat(np.arange(len(sizes)), sizes))
 
 
+class _LightGBM:
+    """LambdaMART with the options that LightGBM has by default."""
+
+    def fit(self, X: Any, y: Any, query: Any) -> Any:
+        from lightgbm import LGBMRanker
+
+        return LGBMRanker(verbose=-1).fit(X, y, group=np.bincount(query))
+
+
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 def lists(folder: Path) -> None:
@@ -51,11 +60,13 @@ def lists(folder: Path) -> None:
         "LambdaRank, ranknet": LambdaRank(),
         "LambdaRank, ndcg": LambdaRank(field="ndcg"),
         "LambdaRank, ndcg, trees": LambdaRank(field="ndcg", model="trees"),
+        "LightGBM": _LightGBM(),
     }
     click.echo(f"{'':28} NDCG@1     @3     @5    @10  pairwise error   time  lambda or objective")
     for name, method in methods.items():
         start = time.perf_counter()
-        scores = method.fit(train.X, train.y, train.query).predict(test.X)
+        fitted = method.fit(train.X, train.y, train.query)
+        scores = fitted.predict(test.X)
         took = time.perf_counter() - start
         tops = [ndcg(scores, test.y, query=test.query, k=k).mean for k in (1, 3, 5, 10)]
         error = pairwise_error(scores, test.y, query=test.query).mean
