@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from bayesrank.estimators import ArenaRanker
-from bayesrank.infer import IntegratedEPResult
+from bayesrank.infer import EPResult
 from bayesrank.solvers.comparisons import ArenaFit, arena_data, fit_arena, settles_scales
 
 ITEMS = ("a", "b", "c", "d", "e")
@@ -38,7 +38,7 @@ def averaged():
 def test_averaging_widens_intervals_of_few_games(averaged):
     games, given = league(0, 40)
     known = ArenaRanker(hyperparameters="map").fit(games, **given)
-    assert isinstance(averaged.result, IntegratedEPResult) and isinstance(known.result, ArenaFit)
+    assert isinstance(averaged.result, EPResult) and isinstance(known.result, ArenaFit)
     assert (averaged.hyperparameters_, known.hyperparameters_) == ("integrate", "map")
     wide, narrow = (
         np.subtract(s.skill_upper, s.skill_lower) for s in (averaged.rank(), known.rank())

@@ -17,6 +17,7 @@ from scipy.stats import norm
 
 from bayesrank import to_arviz
 from bayesrank.diagnostics import CrossCheck, crosscheck
+from bayesrank.infer.reader.traced import trace
 from bayesrank.infer.spi import DensePosterior
 from bayesrank.infer.whitening.accuracy import _number_of_draws
 from bayesrank.infer.whitening.importance import importance_sampler, pareto_k
@@ -60,7 +61,9 @@ EVIDENCE = norm.logpdf(np.linalg.solve(ROOT, Y - 1.0)).sum() - np.log(np.diag(RO
 @pytest.fixture(scope="module")
 def white() -> WhiteProgram:
     shapes: dict[str, tuple[int, ...]] = {"bias": (), "f": (4,)}
-    return white_program(regression, (X, Y, 0.5), {}, PARAMS, shapes, ("unused",))
+    with jax.enable_x64(True):
+        program = trace(regression, (X, Y, 0.5), {}, PARAMS)
+        return white_program(program, PARAMS, shapes)
 
 
 def test_white_program_is_the_program(white):
@@ -91,7 +94,7 @@ def test_moments_go_to_the_white_scale_and_back(white):
         f = numpyro.sample("f", dist.Normal(1.0, jnp.array([2.0, 4.0])))
         numpyro.sample("y", dist.Normal(f, 1.0), obs=jnp.zeros(2))
 
-    diagonal = white_program(model, (), {}, {}, shapes, ())
+    diagonal = white_program(trace(model, (), {}, {}), {}, shapes)
     np.testing.assert_allclose(diagonal.root, [2.0, 4.0])
     there = diagonal.whiten_moments(np.array([3.0, 5.0]), np.array([[4.0, 1.0], [1.0, 8.0]]))
     np.testing.assert_allclose(there[0], [1.0, 1.0])

@@ -15,7 +15,7 @@ from scipy.special import logsumexp
 from bayesrank import to_arviz
 from bayesrank.diagnostics import CrossCheck, crosscheck
 from bayesrank.diagnostics.full_check import full_program
-from bayesrank.infer import EP, IntegratedEPResult
+from bayesrank.infer import EP
 from bayesrank.infer.spi import DensePosterior
 from bayesrank.plots import plot_crosscheck
 
@@ -52,12 +52,12 @@ def exact() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def result() -> IntegratedEPResult:
+def result() -> Any:
     return EP(levels).run(KEY, Y, params={"floor": 0.3, "level": 0.2})
 
 
 @pytest.fixture(scope="module")
-def check(result: IntegratedEPResult) -> CrossCheck:
+def check(result: Any) -> CrossCheck:
     return crosscheck(result, num_warmup=300, num_samples=1500, num_chains=2, progress_bar=False)
 
 
@@ -101,8 +101,9 @@ def test_what_is_wrong_is_found_out(result):
     )
     check = crosscheck(narrow, progress_bar=False, **lengths)
     assert check.verdict.status == "differs" and "f[" in check.verdict.sentence
-    shifted = {k: 1.5 * v for k, v in result.points.items()}
-    check = crosscheck(dataclasses.replace(result, points=shifted), progress_bar=False, **lengths)
+    shifted = {k: 1.5 * v for k, v in result.mixture.points.items()}
+    wrong = dataclasses.replace(result, mixture=result.mixture._replace(points=shifted))
+    check = crosscheck(wrong, progress_bar=False, **lengths)
     assert "the mean of scale" in check.verdict.sentence
 
 

@@ -214,14 +214,14 @@ def test_integrates_hyperparameters_by_default(data, integrated, learned):
     np.testing.assert_allclose((mean - whole.mean["f_new"]) / sd, 0.0, atol=0.2)
     np.testing.assert_allclose(sd, whole.sd["f_new"], rtol=0.2)
     assert integrated.log_evidence_ == integrated.result.log_evidence
-    assert set(integrated.params_) == set(integrated.result.points)
+    assert set(integrated.params_) == set(integrated.result.mixture.points)
     probability = integrated.predict_proba(X_new)
     np.testing.assert_allclose(probability.sum(1), 1.0)
     expected = np.zeros((3, 3))
     for part in integrated.result.components():
         one = _like(learned, hyperparameters=part.params).fit(X, levels)
         expected += part.weight * one.predict_proba(X_new)
-        if part.weight == max(integrated.result.weights):
+        if part.weight == max(integrated.result.mixture.weights):
             np.testing.assert_allclose(one.result.mean["f"], part.moments.mean["f"], atol=0.02)
     np.testing.assert_allclose(probability, expected, atol=0.01)
 

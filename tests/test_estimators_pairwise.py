@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from bayesrank import ArenaRanker, PairwiseRanker, PreferenceGP
-from bayesrank.infer import EP, IntegratedEPResult
+from bayesrank.infer import EP, EPResult
 from bayesrank.models import thurstone
 
 NAMES = np.array(["ash", "elm", "fir", "oak", "yew"], object)
@@ -152,10 +152,10 @@ def test_unknown_items_are_drawn_from_the_population(alone):
 def test_integrated_answers_are_averages_over_the_hyperparameters(options):
     ranker = PairwiseRanker(hyperparameters="integrate", **options).fit(WINS)
     result = ranker.result
-    assert isinstance(result, IntegratedEPResult)
+    assert isinstance(result, EPResult)
     points = list(result.components())
     parts = [_like(ranker, hyperparameters=point.params).fit(WINS) for point in points[:3]]
-    weights, whole = result.weights, [point.moments.mean["f"] for point in points]
+    weights, whole = result.weighted_points[1], [point.moments.mean["f"] for point in points]
     np.testing.assert_allclose(ranker.predict()[0], weights @ whole, atol=1e-10)
     for part, mean in zip(parts, whole, strict=False):
         np.testing.assert_allclose(part.predict()[0], mean, rtol=1e-3, atol=0.01)

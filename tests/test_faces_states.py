@@ -183,6 +183,6 @@ def test_a_ranker_of_139_items_takes_less_than_ten_megabytes(tmp_path):
     assert path.stat().st_size < 9_700_000
     again: Any = OrderRanker.load(path)
     assert np.array_equal(again.samples(), ranker.samples())
-    assert np.array_equal(again.result.log_proposals, ranker.result.log_proposals)
+    assert np.array_equal(again.result.drawn.log_proposals, ranker.result.drawn.log_proposals)
     kept, drawn = (each.result.hyperparameters for each in (again, ranker))
     assert all(np.array_equal(kept[name], drawn[name]) for name in drawn)

@@ -244,7 +244,7 @@ def test_modes_that_compete_have_points_of_their_own(capsys):
     weight /= weight.sum()
     assert result.log_evidence == pytest.approx(np.log(evidence), abs=0.05)
     assert result.mean["f"] == pytest.approx(weight @ (0.5 * (root**2 + 2.5)), abs=0.05)
-    (share, values), *_ = result.other_modes
+    share, values = result.mode_shares[0], result.other_modes[0]
     assert share == pytest.approx(weight[root < 0].sum(), abs=0.03)
     peak = root[root < 0][np.argmax(weight[root < 0])]
     assert np.log(values["root"]) == pytest.approx(peak, abs=0.05)
@@ -282,7 +282,7 @@ def test_moments_are_those_of_the_components():
     )
     assert_allclose(second - np.outer(mean, mean), result.covariance["f"], atol=1e-12)
     held = EP(regression).run(KEY, Y, params=HELD | {"noise": 0.5}, num_samples=10)
-    assert set(held.points) == {"scale"} and held.params["noise"] == 0.5
+    assert set(held.weighted_points[0]) == {"scale"} and held.params["noise"] == 0.5
     assert "noise" not in held.hyperparameters
 
 

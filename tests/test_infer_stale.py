@@ -15,6 +15,7 @@ from compilations import compilations
 from numpy.testing import assert_allclose
 from numpyro import handlers
 from numpyro.contrib.control_flow import scan
+from numpyro.infer import MCMC, NUTS, Predictive
 
 from bayesrank.infer import EP
 from bayesrank.solvers.comparisons.dynamic import DynamicEP
@@ -162,7 +163,7 @@ def test_supports_are_those_of_the_data_at_hand():
         weights = np.exp(log_z - log_z.max())
         mean = (grid * weights).sum() / weights.sum()
         integrated = engine.run(KEY, y)
-        assert np.max(integrated.points["s"]) <= y.max()
+        assert np.max(integrated.weighted_points[0]["s"]) <= y.max()
         assert_allclose(integrated.mean["s"], mean, rtol=0.05)
 
 
@@ -502,13 +503,48 @@ def test_rules_that_jax_wraps_are_told_apart():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("way", ["integrate", "prior"])
+def test_a_result_is_judged_by_the_data_that_it_was_fitted_to(way):
+    y = np.linspace(-1.0, 2.0, 64)
+
+    def program():
+        s = numpyro.sample("s", dist.HalfNormal(1.0))
+        numpyro.sample("y", dist.Normal(normal("f", 64) * s, 1.0), obs=y)
+
+    result = EP(program, hyperparameters=way).run(KEY, num_samples=50)
+    y[:] = -50.0
+    assert result.accuracy.mean_error < 1e-6 and result.accuracy.sd_error < 1e-6
+
+
+@pytest.mark.slow
+def test_a_guide_and_settings_of_an_average():
+    def program(y):
+        s = numpyro.sample("s", dist.HalfNormal(1.0))
+        numpyro.sample("y", dist.Normal(normal("f", 3) * s, 1.0), obs=y)
+
+    result = EP(program).run(KEY, FIRST, num_samples=4000)
+    draws = Predictive(result.guide, num_samples=4000)(KEY)
+    assert_allclose(draws["s"].mean(), result.mean["s"], atol=0.05)
+    chain = MCMC(
+        NUTS(program, **result.nuts_settings()),
+        num_warmup=200,
+        num_samples=2000,
+        progress_bar=False,
+    )
+    chain.run(KEY, FIRST)
+    assert_allclose(chain.get_samples()["f"].mean(0), result.mean["f"], atol=0.15)
+    with pytest.raises(ValueError, match="averaged over, so there is no program of the latents"):
+        result.autoguide()
+
+
+@pytest.mark.slow
 def test_results_say_what_they_are():
     def program(y):
         s = numpyro.sample("s", dist.HalfNormal(1.0))
         numpyro.sample("y", dist.Normal(normal("f", 3) * s, 1.0), obs=y)
 
     shown = repr(EP(program).run(KEY, FIRST)).splitlines()
-    assert shown[0].startswith("IntegratedEPResult: converged, log evidence -")
+    assert shown[0].startswith("EPResult: converged, log evidence -")
     assert shown[1:] == ["  f  inferred: 3 numbers, shape (3,)", shown[2]]
     assert shown[2].startswith("  s  integrated over: mean 1.")
     large = EP(lambda y: program_of_pairs(y), structure="factorised").run(KEY, np.array([1, 0]))

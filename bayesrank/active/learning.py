@@ -14,7 +14,7 @@ from bayesrank._sizes import next_size
 from bayesrank.active.history import History, JudgeNoise
 from bayesrank.active.program import AnswerArrays, SkillProgram
 from bayesrank.active.settle import Answers, Settled, SkillPrior, settle
-from bayesrank.infer import ConvergenceWarning, EPResult, IntegratedEPResult
+from bayesrank.infer import ConvergenceWarning, EPResult
 from bayesrank.infer.spi import DensePosterior
 
 _DRAWS = 1000
@@ -101,7 +101,6 @@ class SkillPosterior:
             model_args=args,
             model_kwargs=kwargs,
             params=params,
-            defaulted_params=(),
             shapes={"f": fit.mean.shape},
             joint_mean=fit.mean,
             posterior=DensePosterior(fit.covariance),
@@ -109,15 +108,13 @@ class SkillPosterior:
             log_evidence=fit.log_evidence,
             converged=fit.converged,
             num_sweeps=fit.num_sweeps,
-            skipped_sites=0,
             max_change=fit.max_change,
-            dropped_sites=(),
             sources={k: "by evidence" if k in learned else "given, or the default" for k in params},
             num_samples=_DRAWS,
             rng_key=jax.random.key(self._seed),
         )
 
-    def integrated(self, history: History) -> IntegratedEPResult | None:
+    def integrated(self, history: History) -> EPResult | None:
         """The posterior whatever the free hyperparameters may be; None if they are not to be."""
         if not (self._integrate and history.answers and self._free(history)):
             return None

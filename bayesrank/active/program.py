@@ -21,7 +21,7 @@ from bayesrank._memory import check_memory
 from bayesrank._sizes import next_size
 from bayesrank._validate import check_features, check_laplacian, check_positive_values
 from bayesrank.active.settle import SkillPrior
-from bayesrank.infer import EP, IntegratedEPResult
+from bayesrank.infer import EP, EPResult
 from bayesrank.infer.spi import Traced, compiled_call, take_inventory
 from bayesrank.models import preference_gp, thurstone
 from bayesrank.models.comparisons import (
@@ -148,9 +148,7 @@ class SkillProgram:
         )
         return result.params
 
-    def integrate(
-        self, rng_key: jax.Array, arrays: AnswerArrays, num_samples: int
-    ) -> IntegratedEPResult:
+    def integrate(self, rng_key: jax.Array, arrays: AnswerArrays, num_samples: int) -> EPResult:
         """Skills of all items, whatever the hyperparameters that are free may be."""
         result: Any = EP(answered).run(
             rng_key,

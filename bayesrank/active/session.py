@@ -14,7 +14,7 @@ from bayesrank.active.items import NamedItems
 from bayesrank.active.learning import SkillPosterior
 from bayesrank.active.settle import Settled
 from bayesrank.active.store import Journal, MemoryLog
-from bayesrank.infer import EPResult, IntegratedEPResult
+from bayesrank.infer import EPResult
 from bayesrank.ranking import RankSummary, summarize
 
 
@@ -123,9 +123,7 @@ class Session:
         integrated = self._remember("final", lambda: self._posterior.integrated(self._history))
         return self._summary(integrated or self.result, level, k)
 
-    def _summary(
-        self, result: EPResult | IntegratedEPResult, level: float, k: int | None
-    ) -> RankSummary:
+    def _summary(self, result: EPResult, level: float, k: int | None) -> RankSummary:
         left = self._left
         draws = result.get_samples()["f"][:, left]
         draws = draws - draws.mean(axis=1, keepdims=True)

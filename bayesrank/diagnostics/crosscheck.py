@@ -35,7 +35,6 @@ from bayesrank.diagnostics.verdict import (
 )
 from bayesrank.infer import EP, EPResult
 from bayesrank.infer.spi import (
-    MixtureResult,
     importance_sampler,
     keys_from,
     run_nuts,
@@ -58,7 +57,7 @@ class _EngineFit(NamedTuple):
 
 
 def crosscheck(
-    model: Callable[..., Any] | EPResult | MixtureResult,
+    model: Callable[..., Any] | EPResult,
     *args: Any,
     engines: Sequence[str] | None = None,
     params: Mapping[str, Any] | None = None,

@@ -10,7 +10,7 @@ import numpy as np
 
 from bayesrank.diagnostics.verdict import Comparison, Reference, Verdict, rms
 from bayesrank.infer import EPResult
-from bayesrank.infer.spi import Importance, MixtureResult
+from bayesrank.infer.spi import Importance
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,7 +120,7 @@ class CrossCheck:
     verdicts: dict[str, Verdict]
     params: dict[str, np.ndarray]
     tolerance: float
-    ep: EPResult | MixtureResult | None = field(repr=False)
+    ep: EPResult | None = field(repr=False)
     nuts: NUTSResult | None = field(repr=False)
 
     @property

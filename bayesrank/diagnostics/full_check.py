@@ -21,9 +21,8 @@ from bayesrank.diagnostics.verdict import (
     reference_of,
     references_of,
 )
-from bayesrank.infer import whiten
+from bayesrank.infer import EPResult, whiten
 from bayesrank.infer.spi import (
-    MixtureResult,
     as_working_dtype,
     jit,
     readable_arguments,
@@ -148,7 +147,7 @@ class Chains(NamedTuple):
     progress: Callable[[float], None]
 
 
-def claim_of(result: MixtureResult) -> Claim:
+def claim_of(result: EPResult) -> Claim:
     """What a mixture says of latents and hyperparameters."""
     drawn = {**result.draws, **result.hyperparameters}
     flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in drawn.items()}
@@ -158,7 +157,7 @@ def claim_of(result: MixtureResult) -> Claim:
 
 
 def against_nuts(
-    claim: Claim, chains: Chains, pairs: bool, tolerance: float, result: MixtureResult | None = None
+    claim: Claim, chains: Chains, pairs: bool, tolerance: float, result: EPResult | None = None
 ) -> CrossCheck:
     """Compare a claim with draws of all of the program; with a result, hyperparameters as well."""
     start = time.perf_counter()
@@ -190,7 +189,7 @@ def against_nuts(
 
 
 def _hyperparameters(
-    result: MixtureResult, draws: dict[str, NDArray[np.float64]], program: FullProgram
+    result: EPResult, draws: dict[str, NDArray[np.float64]], program: FullProgram
 ) -> list[Comparison]:
     """Hyperparameters on their unconstrained scale, where their tails are short."""
     names = list(result.hyperparameters)

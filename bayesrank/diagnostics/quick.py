@@ -22,7 +22,7 @@ from bayesrank.datasets.outcomes import TIE, WIN
 from bayesrank.diagnostics.crosscheck import crosscheck
 from bayesrank.diagnostics.crosscheck_result import CrossCheck
 from bayesrank.diagnostics.full_check import Chains, Claim, against_nuts
-from bayesrank.infer import EPResult, IntegratedEPResult
+from bayesrank.infer import EPResult
 from bayesrank.infer.spi import DensePosterior, ImportanceCheck, run_with
 from bayesrank.models import judged_comparisons, preference_gp, thurstone
 from bayesrank.solvers.comparisons import ArenaFit
@@ -120,7 +120,7 @@ class Crosschecked(NamedTuple):
 
 
 def crosschecked(
-    result: EPResult | IntegratedEPResult, how: str, seed: int, progress: Callable[[float], None]
+    result: EPResult, how: str, seed: int, progress: Callable[[float], None]
 ) -> Crosschecked:
     """Check a result by importance sampling, and by NUTS where it is small or `how` is "full"."""
     result = with_distinct_rows(result)
@@ -148,13 +148,13 @@ def crosschecked_skills(
     return Crosschecked(None, against_nuts(fit, chains, True, NUTS["tolerance"]))
 
 
-def _is_small(result: EPResult | IntegratedEPResult) -> bool:
+def _is_small(result: EPResult) -> bool:
     rows = max(len(column) for column in map(np.atleast_1d, jax.tree.leaves(result.model_args)))
     return rows <= MOST_ROWS and result.joint_mean.size <= MOST_LATENTS
 
 
 def _against_nuts(
-    result: EPResult | IntegratedEPResult,
+    result: EPResult,
     full: bool,
     seed: int,
     progress: Callable[[str, float], None],
@@ -178,7 +178,7 @@ def heaviest(result: Any) -> EPResult:
     it.
     """
     component = max(result.components(), key=lambda each: each.weight)
-    return _as_ep(
+    return EPResult(
         shapes=result.shapes,
         joint_mean=component.moments.joint_mean,
         posterior=component.moments.posterior,
@@ -187,7 +187,9 @@ def heaviest(result: Any) -> EPResult:
         model_kwargs=result.model_kwargs,
         params=component.params,
         converged=True,
+        log_evidence=np.nan,
         num_samples=result.num_samples,
+        rng_key=jax.random.key(0),
     )
 
 
@@ -199,7 +201,7 @@ def result_of_log(data: ComparisonData, fit: ArenaFit) -> EPResult:
     if fit.with_ties:  # its width is held where it is most probable
         last, (mean, covariance) = covariance[-1], (mean[:-1], covariance[:-1, :-1])
         covariance = covariance - np.outer(last[:-1], last[:-1]) / (last[-1] or np.inf)
-    return _as_ep(
+    return EPResult(
         shapes={"f": (n,)} | ({"position_effect": ()} if fit.with_position else {}),
         joint_mean=mean,
         posterior=DensePosterior(covariance),
@@ -208,26 +210,13 @@ def result_of_log(data: ComparisonData, fit: ArenaFit) -> EPResult:
         model_kwargs=arguments_of(rows),
         params=params,
         converged=fit.converged,
-        num_samples=_DRAWS,
-    )
-
-
-def _as_ep(**known: Any) -> EPResult:
-    """A posterior at fixed hyperparameters as what EP returns."""
-    return EPResult(
-        **known,
-        defaulted_params=(),
-        sites={},
         log_evidence=np.nan,
-        num_sweeps=0,
-        skipped_sites=0,
-        max_change=0.0,
-        dropped_sites=(),
+        num_samples=_DRAWS,
         rng_key=jax.random.key(0),
     )
 
 
-def with_distinct_rows(result: EPResult | IntegratedEPResult) -> EPResult | IntegratedEPResult:
+def with_distinct_rows(result: EPResult) -> EPResult:
     """The same posterior, of a program that gets equal comparisons as one with a weight."""
     if result.model not in (preference_gp, thurstone):
         return result

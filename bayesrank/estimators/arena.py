@@ -58,7 +58,7 @@ class ArenaRanker(NamedRanker):
         Names of items, judges and categories.
     category_shares_ : ndarray
         Share of the comparisons in each category.
-    result_ : bayesrank.infer.IntegratedEPResult or bayesrank.solvers.comparisons.ArenaFit
+    result_ : bayesrank.infer.EPResult or bayesrank.solvers.comparisons.ArenaFit
         The posterior, with the scales averaged over or not; also as `result`.
     hyperparameters_ : str
         What was done about the scales: "integrate", "map" or "prior".

@@ -15,7 +15,7 @@ from bayesrank._fitted import Fitted
 from bayesrank._process import enter_jax
 from bayesrank._tables import numbers_alone
 from bayesrank._validate import check_count, check_flag
-from bayesrank.infer import EP, EPResult, IntegratedEPResult
+from bayesrank.infer import EP, EPResult
 from bayesrank.inferencedata import to_arviz
 from bayesrank.models import (
     calibrated_label_ranking,
@@ -82,7 +82,7 @@ class EPEstimator(Fitted):
     result_: Any
 
     @property
-    def result(self) -> EPResult | IntegratedEPResult:
+    def result(self) -> EPResult:
         """The posterior of the function at the items of `fit`; a `NotFittedError` before it."""
         check_is_fitted(self)
         return self.result_
@@ -116,7 +116,7 @@ def inferred(
     choice: str,
     rng_key: jax.Array,
     search: Mapping[str, Any],
-) -> tuple[EPResult | IntegratedEPResult, dict[str, Any]]:
+) -> tuple[EPResult, dict[str, Any]]:
     """The posterior by a choice of `check_hyperparameters`, and its hyperparameters `names`."""
     engine = engine_of(program, choice)
     result: Any = engine.run(rng_key, *args, params=fixed, **search, **options)

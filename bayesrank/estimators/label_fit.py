@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from bayesrank.estimators.base import inferred, seed_of
 from bayesrank.estimators.checks import check_hyperparameters
-from bayesrank.infer import EPResult, IntegratedEPResult
+from bayesrank.infer import EPResult
 from bayesrank.models.label_ranking import LabelConditions, calibrated_label_ranking, label_features
 from bayesrank.solvers.label_ranking import check_label_memory
 
@@ -32,7 +32,7 @@ _POINTS = 32  # that an average over hyperparameters takes at the least
 class LabelFit(NamedTuple):
     """The posterior of levels and weights, its hyperparameters or their means, and its basis."""
 
-    result: EPResult | IntegratedEPResult
+    result: EPResult
     params: dict[str, Any]
     basis: Array | None  # points of the basis, shape (m, d); None where utilities are linear
 
@@ -254,7 +254,7 @@ def _spreads(phi: Array, covariance: Array, labels: int) -> Array:
     return found
 
 
-def label_posterior(result: EPResult | IntegratedEPResult, basis: Array | None) -> LabelPosterior:
+def label_posterior(result: EPResult, basis: Array | None) -> LabelPosterior:
     """Take what forecasts need from the result of an engine."""
     parts = list(result.components())
     means, covariances = [], []

@@ -68,7 +68,7 @@ class LabelRanker(EPEstimator):
         Whether relevance can be forecast.
     posterior_ : LabelPosterior
         What forecasts are made of.
-    result_ : EPResult or IntegratedEPResult
+    result_ : EPResult
         The posterior of ``bias`` and ``w``; also as `result`. Files do not store it.
     params_ : dict
         Values of the hyperparameters that were used; their means if they were integrated over.

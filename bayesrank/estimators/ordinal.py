@@ -53,7 +53,7 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
     num_restarts : int, default 3
         Number of further random starts of the search for hyperparameters. With few items a rough
         function and a smooth one may both explain the levels. "integrate" averages over such modes
-        (``result_.other_modes``); "map" warns of them.
+        (``result_.mode_shares``); "map" warns of them.
     random_state : int, RandomState instance or None, default 0
         Seed of these starts.
 

@@ -72,7 +72,7 @@ class PairwiseRanker(NamedRanker):
     ----------
     names_ : list
         Names of the items, in the order of the result's entries.
-    result_ : EPResult or IntegratedEPResult
+    result_ : EPResult
         The posterior of the skills, site ``f``; also as `result`.
     params_ : dict
         Values of the hyperparameters that were used; their means if they were integrated over.

@@ -1,8 +1,6 @@
 """Inference engines for plain NumPyro programs."""
 
 from bayesrank.infer.ep import EP as EP
-from bayesrank.infer.hyper.mixture import IntegratedEPResult as IntegratedEPResult
-from bayesrank.infer.hyper.mixture import NestedEPResult as NestedEPResult
 from bayesrank.infer.posterior import Approximation as Approximation
 from bayesrank.infer.result import AccuracyWarning as AccuracyWarning
 from bayesrank.infer.result import EPResult as EPResult
@@ -16,8 +14,6 @@ __all__ = [
     "Approximation",
     "ConvergenceWarning",
     "EPResult",
-    "IntegratedEPResult",
-    "NestedEPResult",
     "WhitenReparam",
     "whiten",
 ]

@@ -20,7 +20,6 @@ from bayesrank.infer.engine import CALLBACK, Engine
 from bayesrank.infer.hyper.hyperparameters import traced_inventory
 from bayesrank.infer.hyper.integration import integrate
 from bayesrank.infer.hyper.maximum import Maximum, maximize
-from bayesrank.infer.hyper.mixture import MixtureResult
 from bayesrank.infer.hyper.nested import WalkSettings, walk
 from bayesrank.infer.reader.inventory import Inventory
 from bayesrank.infer.reader.refusals import Refusal
@@ -109,7 +108,7 @@ class EP(Engine):
         target_accept_prob: float = 0.7,
         callback: Callable[[int, float], None] | None = None,
         **kwargs: Any,
-    ) -> Any:
+    ) -> EPResult:
         """Infer the latents of the program, and its hyperparameters.
 
         Parameters
@@ -142,7 +141,7 @@ class EP(Engine):
 
         Returns
         -------
-        EPResult or MixtureResult
+        EPResult
             One Gaussian where no hyperparameter varies, else a mixture of these.
 
         Raises
@@ -171,21 +170,26 @@ class EP(Engine):
             call = call._replace(num_restarts=num_restarts, callback=callback)
             if not program.initial:  # no hyperparameters, so nothing is compiled to find them
                 return self._held(call, given)
-            inventory = traced_inventory(self, program, given)
-            if not inventory.supports:
-                return self._held(call, given)
-            if self.hyperparameters == "prior":
-                return self._at_medians(call, inventory)
-            learned = {k for k in inventory.supports if k not in inventory.sampled}
-            if self.hyperparameters == "map" or not inventory.sampled:
-                return self._at_maximum(call)
-            if learned:  # `param` sites, which have no prior to average over
-                best = maximize(self, call).params
-                call = call._replace(params={**given, **{k: best[k] for k in learned}}, init={})
-            with threadpool_limits(1, user_api="blas"):
-                return self._averaged(call, inventory, nuts)
+            return self._inferred(call, nuts).of_program(program)
 
-    def _averaged(self, call: Call, inventory: Inventory, nuts: WalkSettings) -> MixtureResult:
+    def _inferred(self, call: Call, nuts: WalkSettings) -> EPResult:
+        """The posterior, with hyperparameters treated as chosen."""
+        given = call.params
+        inventory = traced_inventory(self, call.program, given)
+        if not inventory.supports:
+            return self._held(call, given)
+        if self.hyperparameters == "prior":
+            return self._at_medians(call, inventory)
+        learned = {k for k in inventory.supports if k not in inventory.sampled}
+        if self.hyperparameters == "map" or not inventory.sampled:
+            return self._at_maximum(call)
+        if learned:  # `param` sites, which have no prior to average over
+            best = maximize(self, call).params
+            call = call._replace(params={**given, **{k: best[k] for k in learned}}, init={})
+        with threadpool_limits(1, user_api="blas"):
+            return self._averaged(call, inventory, nuts)
+
+    def _averaged(self, call: Call, inventory: Inventory, nuts: WalkSettings) -> EPResult:
         """The posterior with all free hyperparameters averaged over."""
         numbers = sum(math.prod(np.shape(inventory.hyperparameters[k])) for k in inventory.sampled)
         result = None

@@ -20,8 +20,6 @@ from numpyro.infer import init_to_value
 from numpyro.infer.autoguide import AutoMultivariateNormal
 from scipy.linalg import block_diag
 
-from bayesrank.infer.reader.traced import run_with
-
 if TYPE_CHECKING:
     from bayesrank.infer.result import EPResult
 
@@ -32,10 +30,11 @@ _JITTER = 1e-10
 
 def conditioned_model(result: EPResult) -> Callable[..., Any]:
     """The program of its latents alone, other sites at the result's values without density."""
-    if result.marginalized_sites:
+    _refuse_marginalized(result)
+    if result.mixture is not None:
         raise ValueError(
-            f"the result keeps no posterior of {', '.join(result.marginalized_sites)}, so it "
-            "cannot start another engine on them. Run EP on fewer data"
+            "hyperparameters were averaged over, so there is no program of the latents alone. Run "
+            "EP(model, hyperparameters='map'), or give them values"
         )
     values: dict[str, Any] = dict(result.params)
     if result.dropped_sites:
@@ -46,9 +45,22 @@ def conditioned_model(result: EPResult) -> Callable[..., Any]:
     return handlers.block(handlers.substitute(model, data=values), hide=hidden)
 
 
+def _refuse_marginalized(result: EPResult) -> None:
+    if result.marginalized_sites:
+        raise ValueError(
+            f"the result keeps no posterior of {', '.join(result.marginalized_sites)}, so it "
+            "cannot start another engine on them. Run EP on fewer data"
+        )
+
+
 def _sites(result: EPResult) -> dict[str, Any]:
-    values = {**result.mean, **result.params}
-    return run_with(result.model, result.model_args, result.model_kwargs, values)
+    return result.traced.sites(_start(result))
+
+
+def _start(result: EPResult) -> dict[str, Any]:
+    """Values of all sites, where the posterior has most weight."""
+    component = max(result.components(), key=lambda each: each.weight)
+    return {**component.moments.mean, **component.params}
 
 
 class _Unconstrained(NamedTuple):
@@ -73,8 +85,8 @@ def _unconstrained(result: EPResult) -> _Unconstrained:
     kept = result.joint_covariance  # refused of very many latents
     with jax.enable_x64(True):
         sites = _sites(result)
-        for name in result.shapes:
-            inverse, mean = biject_to(sites[name]["fn"].support).inv, jnp.asarray(result.mean[name])
+        for name, start in result.split_sites(result.joint_mean).items():
+            inverse, mean = biject_to(sites[name]["fn"].support).inv, jnp.asarray(start)
             means[name] = np.asarray(inverse(mean)).reshape(-1)
             slopes[name] = np.asarray(jax.jacfwd(inverse)(mean)).reshape(-1, mean.size)
     slope = block_diag(*slopes.values())
@@ -86,14 +98,29 @@ def _unconstrained(result: EPResult) -> _Unconstrained:
 
 def nuts_settings(result: EPResult) -> dict[str, Any]:
     """Arguments of `numpyro.infer.NUTS`, see `EPResult.nuts_settings`."""
-    conditioned_model(result)  # refuses a result without a posterior of all latents
-    names = tuple(result.shapes)
-    values = {**result.mean, **result.params}
+    _refuse_marginalized(result)
+    latents, free = tuple(result.shapes), tuple(result.hyperparameters)
+    matrices = {latents: jnp.asarray(_unconstrained(result).covariance)}
+    if free:
+        matrices[free] = jnp.asarray(_covariance_of_draws(result, free))
     return {
-        "init_strategy": init_to_value(values=values),
-        "inverse_mass_matrix": {names: jnp.asarray(_unconstrained(result).covariance)},
-        "dense_mass": [names],
+        "init_strategy": init_to_value(values=_start(result)),
+        "inverse_mass_matrix": matrices,
+        "dense_mass": list(matrices),
     }
+
+
+def _covariance_of_draws(result: EPResult, names: tuple[str, ...]) -> np.ndarray:
+    """Covariance of hyperparameters on their unconstrained scale, shrunk as Stan does it."""
+    with jax.enable_x64(True):
+        sites, columns = _sites(result), []
+        for name in names:
+            draws = jnp.asarray(result.get_samples()[name])
+            inverse = jax.vmap(biject_to(sites[name]["fn"].support).inv)
+            columns.append(np.asarray(inverse(draws)).reshape(len(draws), -1))
+    joint = np.concatenate(columns, axis=1)
+    covariance, count = np.atleast_2d(np.cov(joint, rowvar=False)), len(joint)
+    return (count * covariance + 5e-3 * np.eye(len(covariance))) / (count + 5)
 
 
 class EPGuide(AutoMultivariateNormal):

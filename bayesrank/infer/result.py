@@ -1,33 +1,40 @@
-"""What EP returns: a Gaussian posterior, its evidence, and draws from it."""
+"""What EP returns: a Gaussian or a mixture of these, its evidence, and draws from it."""
 
 from __future__ import annotations
 
 import math
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Self
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
-from numpy.typing import ArrayLike
 
 from bayesrank._memory import TooLargeError
 from bayesrank._stack import outside
+from bayesrank.infer.compiled import ONE_AT_A_TIME
 from bayesrank.infer.export import EPGuide, conditioned_model, nuts_settings
 from bayesrank.infer.margins import BoundedMargins, bounded_margins, square_root
-from bayesrank.infer.posterior import Approximation, KeptPosterior
+from bayesrank.infer.mixture import Drawn, GaussianMoments, MixtureComponent, PosteriorMixture
+from bayesrank.infer.posterior import DensePosterior
+from bayesrank.infer.reader.traced import Traced, trace
+from bayesrank.infer.seeds import generator
 from bayesrank.infer.summary import as_html, as_text, draws_as_text
-from bayesrank.infer.whitening.accuracy import ImportanceCheck, importance_check
+from bayesrank.infer.whitening.accuracy import (
+    ImportanceCheck,
+    importance_check,
+    importance_check_of_draws,
+)
 
 # Up to here a look at the posterior's accuracy takes a few seconds.
-_MOST_LATENTS = 500
-_MOST_FACTORS = 20_000
+_MOST_LATENTS, _MOST_ROWS = 500, 20_000
 
 
 class AccuracyWarning(UserWarning):
@@ -42,135 +49,9 @@ class AccuracyWarning(UserWarning):
     """
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class GaussianMoments:
-    """Mean and covariance of the latents of a program."""
-
-    # Shape of every latent site, in the order of the joint posterior.
-    shapes: dict[str, tuple[int, ...]]
-    # Of all latents laid end to end, shape (n,), float64.
-    joint_mean: np.ndarray = field(repr=False)
-    posterior: KeptPosterior = field(repr=False)  # their covariances, or what stands for these
-
-    @property
-    def structure(self) -> str:
-        """Form of the posterior, as in `EP`; "dense" wherever it has all covariances."""
-        return self.posterior.structure
-
-    @property
-    def joint_covariance(self) -> np.ndarray:
-        """Covariances of all latents, shape (n, n); raises `TooLargeError` if they are too many."""
-        return self.posterior.covariance()
-
-    @cached_property
-    def approximation(self) -> Approximation:
-        """How EP represents the posterior, and what that costs in accuracy.
-
-        Without covariances it solves 32 pairs one by one, in some seconds.
-        """
-        return self.posterior.approximation()
-
-    @property
-    def latent_sites(self) -> tuple[str, ...]:
-        """Names of the latent sites."""
-        return tuple(self.shapes)
-
-    @cached_property
-    def mean(self) -> dict[str, np.ndarray]:
-        """Posterior mean of each latent site, in its own shape."""
-        return self.split_sites(self.joint_mean)
-
-    @cached_property
-    def covariance(self) -> dict[str, np.ndarray]:
-        """Posterior covariance of each latent site, in its own shape twice over."""
-        return {
-            k: self.joint_covariance[s, s].reshape(self.shapes[k] * 2)
-            for k, s in self._spans.items()
-        }
-
-    @cached_property
-    def sd(self) -> dict[str, np.ndarray]:
-        """Posterior standard deviation of each latent site, in its own shape."""
-        return self.split_sites(np.sqrt(self.posterior.variances))
-
-    @property
-    def _spans(self) -> dict[str, slice]:
-        start, spans = 0, {}
-        for name, shape in self.shapes.items():
-            size = math.prod(shape)
-            spans[name] = slice(start, start + size)
-            start += size
-        return spans
-
-    def difference(
-        self,
-        first: ArrayLike,
-        second: ArrayLike,
-        *,
-        site: str | None = None,
-        exact: bool = True,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Posterior means and standard deviations of latents `first` minus latents `second`.
-
-        Parameters
-        ----------
-        first, second
-            Numbers of latents in their site, laid end to end: integers, or arrays of shape (m,);
-            the results have the same shape.
-        site
-            Name of the site, needed if there are several.
-        exact
-            Without covariances, whether to solve for each pair. That is right given EP's sites, and
-            takes some tens of milliseconds a pair. If not, standard deviations are as good as
-            `approximation` says, and take a second for a million pairs.
-
-        Raises
-        ------
-        ValueError
-            If `site` is missing or unknown, or a number is not an integer or out of range.
-        """
-        first, second = self._numbers(first, second, site)
-        flat = first.ravel(), second.ravel()
-        variance = self.posterior.pair_variances(*flat, exact=exact).reshape(first.shape)
-        return self.joint_mean[first] - self.joint_mean[second], np.sqrt(variance)
-
-    def _numbers(
-        self, first: ArrayLike, second: ArrayLike, site: str | None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers of latents of a site among all."""
-        if site is None and len(self.shapes) == 1:
-            [site] = self.shapes
-        if site is None or site not in self.shapes:
-            raise ValueError(f"site is {site!r}; choose one of {list(self.shapes)}")
-        span = self._spans[site]
-        first, second = np.broadcast_arrays(np.asarray(first), np.asarray(second))
-        for name, numbers in (("first", first), ("second", second)):
-            count = span.stop - span.start
-            if not np.issubdtype(numbers.dtype, np.integer):
-                raise ValueError(f"{name} holds {numbers.dtype}; pass integers")
-            if numbers.size and not (0 <= numbers.min() and numbers.max() < count):
-                raise ValueError(f"{name} is out of range: {site!r} has latents 0 to {count - 1}")
-        return span.start + first, span.start + second
-
-    def split_sites(self, draws: Any) -> dict[str, Any]:
-        """Cut joint draws of shape (..., n) into those of each site."""
-        return {
-            k: draws[..., s].reshape((*draws.shape[:-1], *self.shapes[k]))
-            for k, s in self._spans.items()
-        }
-
-
-class MixtureComponent(NamedTuple):
-    """The posterior at one value of the hyperparameters."""
-
-    weight: float  # its share of the mixture
-    params: dict[str, np.ndarray]  # values of all hyperparameters, those held fixed included
-    moments: GaussianMoments  # mean and covariance of the latents given these
-
-
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class EPResult(GaussianMoments):
-    """The posterior of a program's latents under EP.
+    """The posterior of a program under EP: a Gaussian, or a mixture of these.
 
     Attributes
     ----------
@@ -178,53 +59,67 @@ class EPResult(GaussianMoments):
         The program and its arguments.
     params
         Values of the hyperparameters on which the posterior is conditional.
-    defaulted_params
-        Hyperparameters that the caller did not give: they have the median of their prior.
-    sites
-        For each observed site, the site parameters ``(tau, nu)`` of its margins, measured from the
-        prior mean.
-    log_evidence, log_evidence_error
-        EP's approximation of the log evidence, in nats; and its standard error, if a log
-        determinant is estimated.
-    missed_mass
-        Observed sites with a factor whose quadrature missed over 1% of the mass, with the largest
-        share.
-    moment_errors
-        Observed sites with a factor whose mean or standard deviation is wrong by over 0.03 standard
-        deviations, with the largest error.
-    converged
-        Whether the last sweep moved no margin beyond the tolerance and skipped no site.
-    num_sweeps, power
-        Number of sweeps, and the power of EP.
-    skipped_sites
-        Number of site updates that an improper cavity prevented, over all sweeps.
-    max_change
-        Largest move of a margin in the last sweep, in posterior standard deviations.
-    dropped_sites
-        Unobserved sites that are not Gaussian and have no data, outside of the posterior;
-        `numpyro.infer.Predictive` draws them.
-    marginalized_sites
-        Latents of groups that EP integrates out, group by group, such as performances on one
-        occasion; `numpyro.infer.Predictive` draws them anew.
-    sources
-        Where values of `params` came from, in words.
-    conditioned_sites
-        Fixed sites whose density depends on latents, and so counts as a likelihood.
+    defaulted_params, sources
+        Hyperparameters that have the median of their prior, as the caller gave none; and where
+        values of `params` came from, in words.
+    shapes, joint_mean, posterior
+        Of the latents. Where hyperparameters were averaged over, the moments of the mixture.
     support
         Lower and upper ends of the latents' supports; None if no support is bounded.
+    mixture, walk
+        Where hyperparameters were averaged over, EP's posteriors at some values of these; and the
+        draws, if NUTS walked over them. The mixture then has some of the draws as its points.
+    sites
+        For each observed site, the site parameters ``(tau, nu)`` of its margins, measured from the
+        prior mean. Of a mixture there are none.
+    log_evidence, log_evidence_error
+        EP's approximation of the log evidence, in nats; and its standard error, if a log
+        determinant is estimated. Of a mixture, the log of the integral of the program's density
+        over latents and hyperparameters, by importance sampling of these.
+    converged
+        Whether the last sweep moved no margin beyond the tolerance and skipped no site. Of a
+        mixture: whether EP converged at all points that count and the weights are reliable
+        (`pareto_k` below 0.7, `errors` at most twice what was wanted). Of a walk: whether EP
+        converged at every draw, no trajectory diverged, and R-hat is below 1.05.
+    num_sweeps, power, max_change, skipped_sites
+        Number of sweeps, and the power of EP; the largest move of a margin in the last sweep, in
+        posterior standard deviations; and the number of site updates that an improper cavity
+        prevented, over all sweeps.
+    missed_mass, moment_errors
+        Observed sites with a factor whose quadrature missed over 1% of the mass, with the largest
+        share; and those with a factor whose mean or standard deviation is wrong by over 0.03
+        standard deviations, with the largest error.
+    dropped_sites, marginalized_sites, conditioned_sites
+        Unobserved sites that are not Gaussian and have no data, outside of the posterior, and
+        latents of groups that EP integrates out, such as performances on one occasion;
+        `numpyro.infer.Predictive` draws both. Fixed sites whose density depends on latents, and so
+        counts as a likelihood.
     num_samples, rng_key
         Number of draws that `get_samples` returns, and their random key.
-    log_prior, at_bound, num_evaluations, restarts, other_modes
+    log_prior, at_bound, restarts
         Of the most probable hyperparameters (``EP(hyperparameters="map")``): the log density of
         their priors there; those at the edge of the region searched, or of a domain with two ends;
-        how often the search computed the evidence; log evidence plus log prior at the end of each
-        start; and other maxima that starts led to and that compete: they lie less than 4 nats
-        lower, beyond a valley.
+        and log evidence plus log prior at the end of each start.
+    num_evaluations
+        Number of values of the hyperparameters at which EP was run.
+    mode, other_modes, mode_shares
+        Most probable hyperparameters of a mixture; other maxima that starts led to and that
+        compete: they lie less than 4 nats lower, beyond a valley; and of a mixture the share of the
+        weights near each of these.
+    errors, effective_points, pareto_k
+        Of weighted points: the Monte Carlo error of the mean of each hyperparameter, in posterior
+        standard deviations; their effective number, ``1 / sum w^2``; and the tail shape of the
+        importance weights, above 0.7 of which the evidence cannot be relied on. Points grow until
+        errors are below 0.05 and standard deviations right to 10%, up to 1,024. With over 200
+        latents or 10,000 data it is 0.1 and 20%, up to 128.
+    num_unconverged, num_divergent
+        Number of values of the hyperparameters at which EP did not converge, and of draws that
+        ended a divergent trajectory.
 
     Notes
     -----
-    Large models store no joint covariance (`structure`). Means, standard deviations, differences
-    and draws remain available. Beyond 5,000 latents, the result refuses what needs all covariances.
+    Large models store no joint covariance (`structure`). Beyond 5,000 latents, the result refuses
+    what needs all covariances.
 
     Examples
     --------
@@ -232,7 +127,7 @@ class EPResult(GaussianMoments):
     >>> from bayesrank.infer import EP
     >>> from bayesrank.models import thurstone
     >>> games = np.array([[0, 1], [1, 2], [0, 2]])  # (winner, loser)
-    >>> result = EP(thurstone).run(jax.random.key(0), 3, games, params={"scale": 1.0})
+    >>> result = EP(thurstone).run(jax.random.key(0), 3, games)
     >>> int(result.mean["f"].argmax()), result.converged
     (0, True)
     """
@@ -241,62 +136,118 @@ class EPResult(GaussianMoments):
     model_args: tuple
     model_kwargs: dict[str, Any]
     params: dict[str, np.ndarray]
-    defaulted_params: tuple[str, ...]
-    sites: dict[str, tuple[np.ndarray, np.ndarray]] = field(repr=False)
+    defaulted_params: tuple[str, ...] = ()
+    sources: dict[str, str] = field(default_factory=dict)
+    support: tuple[np.ndarray, np.ndarray] | None = None
+    mixture: PosteriorMixture | None = None
+    walk: Drawn | None = None
+    sites: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     log_evidence: float
+    log_evidence_error: float = 0.0
+    converged: bool
+    num_sweeps: int = 0
+    power: float = 1.0
+    max_change: float = 0.0
+    skipped_sites: int = 0
     missed_mass: dict[str, float] = field(default_factory=dict)
     moment_errors: dict[str, float] = field(default_factory=dict)
-    converged: bool
-    num_sweeps: int
-    power: float = 1.0
-    skipped_sites: int
-    max_change: float
-    dropped_sites: tuple[str, ...]
+    dropped_sites: tuple[str, ...] = ()
     marginalized_sites: tuple[str, ...] = ()
-    sources: dict[str, str] = field(default_factory=dict)
     conditioned_sites: tuple[str, ...] = ()
-    support: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
     num_samples: int
-    rng_key: Array = field(repr=False)
-    log_evidence_error: float = 0.0
+    rng_key: Array
     log_prior: float = 0.0
     at_bound: tuple[str, ...] = ()
+    restarts: tuple[float, ...] = ()
     num_evaluations: int = 0
-    restarts: tuple[float, ...] = field(default=(), repr=False)
+    mode: dict[str, np.ndarray] = field(default_factory=dict)
     other_modes: tuple[dict[str, np.ndarray], ...] = ()
+    mode_shares: tuple[float, ...] = ()
+    errors: dict[str, float] = field(default_factory=dict)
+    effective_points: float = np.nan
+    pareto_k: float = np.nan
+    num_unconverged: int = 0
+    num_divergent: int = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if state.keys() != {each.name for each in fields(self)}:
+            raise ValueError("its EPResult has other parts than this version's; fit again")
+        vars(self).update(state)
+
+    @cached_property
+    def traced(self) -> Traced:
+        """The program, and all that it had read when it was fitted; from a file, as it is now."""
+        with jax.enable_x64(True), ONE_AT_A_TIME:
+            return trace(self.model, self.model_args, self.model_kwargs, self.params)
+
+    def of_program(self, program: Traced) -> Self:
+        """The same result, which holds the program that was fitted."""
+        vars(self)["traced"] = program.kept()
+        return self
+
+    def components(self) -> Iterator[MixtureComponent]:
+        """The Gaussians that the posterior is a mixture of; one, if no hyperparameter varies."""
+        if self.mixture is None:
+            yield MixtureComponent(1.0, self.params, self)
+        else:
+            yield from self.mixture.components(self.shapes, self.params)
+
+    @property
+    def weighted_points(self) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Values of the hyperparameters, shapes (K,) + their own, and their weights (K,)."""
+        if self.walk is not None:
+            flat = _in_one_chain(self.walk.hyperparameters)
+            return flat, np.full(self.num_samples, 1.0 / self.num_samples)
+        return (self.mixture.points, self.mixture.weights) if self.mixture else ({}, np.ones(1))
+
+    @cached_property
+    def _of_hyperparameters(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Posterior means and standard deviations of the hyperparameters that vary."""
+        (points, weights), means, sds = self.weighted_points, {}, {}
+        for name, values in points.items():
+            means[name] = np.tensordot(weights, values, 1)
+            sds[name] = np.sqrt(np.tensordot(weights, (values - means[name]) ** 2, 1))
+        return means, sds
+
+    @cached_property
+    def mean(self) -> dict[str, np.ndarray]:
+        """Posterior mean of each latent site and hyperparameter that varies, in its own shape."""
+        return self.split_sites(self.joint_mean) | self._of_hyperparameters[0]
+
+    @cached_property
+    def sd(self) -> dict[str, np.ndarray]:
+        """Posterior standard deviation of each latent site and hyperparameter that varies."""
+        return self.split_sites(np.sqrt(self.posterior.variances)) | self._of_hyperparameters[1]
 
     @property
     def hyperparameters(self) -> dict[str, np.ndarray]:
-        """Draws of hyperparameters: there are none, as `params` are fixed."""
-        return {}
+        """Draws of the hyperparameters that vary, shapes (chains, draws) + their own."""
+        return {} if self.mixture is None else self.drawn.hyperparameters
 
-    def components(self) -> Iterator[MixtureComponent]:
-        """The Gaussians that the posterior is a mixture of: one."""
-        yield MixtureComponent(1.0, self.params, self)
-
-    def get_samples(self, group_by_chain: bool = False) -> dict[str, np.ndarray]:
-        """Independent draws from the posterior; the same ones at every call.
-
-        Each latent site has draws of shape (num_samples,) + its own. Hyperparameters have their
-        value, repeated, so `numpyro.infer.Predictive` and `numpyro.infer.log_likelihood` see all
-        sites. Latents without bounds are jointly Gaussian. Those with bounds have a gamma or beta
-        margin of EP's mean and standard deviation, so their draws stay within these.
-
-        Parameters
-        ----------
-        group_by_chain
-            Whether to put a leading axis of one chain before the draws.
-        """
-        samples = dict(self._draws)
-        for name, value in self.params.items():
-            samples[name] = np.broadcast_to(value, (self.num_samples, *np.shape(value)))
-        return {k: v[None] for k, v in samples.items()} if group_by_chain else samples
+    @property
+    def draws(self) -> dict[str, np.ndarray]:
+        """Draws of the latents, given those of `hyperparameters`, by site."""
+        return self.drawn.latents
 
     @cached_property
-    def _draws(self) -> dict[str, np.ndarray]:
-        draws = self.joint_mean + self.posterior.sample(self.rng_key, self.num_samples)
-        with jax.enable_x64(True):
-            return self.split_sites(np.asarray(self._within_support(draws)))
+    def drawn(self) -> Drawn:
+        """Draws of hyperparameters and latents; the same ones whenever they are made."""
+        if self.walk is not None:
+            return self.walk
+        if self.mixture is None:
+            draws = self.joint_mean + self.posterior.sample(self.rng_key, self.num_samples)
+            with jax.enable_x64(True):
+                draws = np.asarray(self._within_support(draws))
+            return Drawn({}, self.split_sites(draws[None]), np.zeros((1, len(draws))))
+        with jax.ensure_compile_time_eval():  # a guide may be traced
+            seed = int(generator(self.rng_key).integers(2**31))
+        found = self.mixture.drawn(self.support, self.num_samples, np.random.default_rng(seed))
+        owner, draws, logs = found
+        values = {k: v[owner][None] for k, v in self.mixture.points.items()}
+        return Drawn(values, self.split_sites(draws[None]), logs[None])
 
     def _within_support(self, draws: Any) -> Any:
         return draws if self._bounded is None else self._bounded.put(draws)
@@ -304,6 +255,50 @@ class EPResult(GaussianMoments):
     @cached_property
     def _bounded(self) -> BoundedMargins | None:
         return bounded_margins(self.joint_mean, self.posterior.variances, self.support)
+
+    def get_samples(self, group_by_chain: bool = False) -> dict[str, np.ndarray]:
+        """Draws of latents and hyperparameters together; the same ones at every call.
+
+        Each site has draws of shape (num_samples,) + its own. Fixed hyperparameters have their
+        value, repeated, so `numpyro.infer.Predictive` and `numpyro.infer.log_likelihood` see all
+        sites. They are independent, but for those of a walk. Given the hyperparameters, latents
+        without bounds are jointly Gaussian. Those with bounds have a gamma or beta margin of EP's
+        mean and standard deviation, so their draws stay within these.
+
+        Parameters
+        ----------
+        group_by_chain
+            Whether to have two axes in front, (chains, draws): one chain, but for a walk.
+        """
+        samples = self.drawn.latents | self.drawn.hyperparameters
+        lead = self.drawn.log_proposals.shape
+        for name, value in self.params.items():
+            samples[name] = np.broadcast_to(value, (*lead, *np.shape(value)))
+        return samples if group_by_chain else _in_one_chain(samples)
+
+    def cut_to(
+        self, shapes: Mapping[str, tuple[int, ...]], args: tuple, kwargs: dict[str, Any]
+    ) -> Self:
+        """The posterior of the first latents of each site, as that of the program's call for these.
+
+        The latents beyond `shapes` have to be independent of the data and of the others.
+        """
+        start, kept = 0, []
+        for name, shape in self.shapes.items():
+            numbers = start + np.arange(math.prod(shape)).reshape(shape)
+            kept.append(numbers[tuple(map(slice, shapes[name]))].ravel())
+            start += numbers.size
+        at = np.concatenate(kept)
+        return replace(
+            self,
+            model_args=args,
+            model_kwargs=kwargs,
+            shapes=dict(shapes),
+            joint_mean=self.joint_mean[at],
+            posterior=DensePosterior(self.joint_covariance[np.ix_(at, at)]),
+            mixture=None if self.mixture is None else self.mixture.of_latents(at),
+            support=None if self.support is None else tuple(end[at] for end in self.support),
+        )
 
     def quantiles(
         self, function: Callable[[dict[str, Any]], Any], probabilities: Sequence[float]
@@ -344,13 +339,17 @@ class EPResult(GaussianMoments):
         has fixed hyperparameters as sites too, so the model takes their values. Sites that EP
         dropped or integrated out are left to the model. It ignores its arguments.
         """
-        white: Any = numpyro.sample(
-            "_white",
-            dist.Normal(0.0, 1.0).expand(self.joint_mean.shape).to_event(1),
-            infer={"is_auxiliary": True},
-        )
-        joint = self._within_support(self.joint_mean + square_root(self.joint_covariance) @ white)
-        for name, value in {**self.split_sites(joint), **self.params}.items():
+        if self.mixture is None:
+            standard: Any = dist.Normal().expand(self.joint_mean.shape).to_event(1)
+            white: Any = numpyro.sample("_white", standard, infer={"is_auxiliary": True})
+            draw = self.joint_mean + square_root(self.joint_covariance) @ white
+            values = self.split_sites(self._within_support(draw))
+        else:  # one of the draws that there are
+            even: Any = dist.Categorical(logits=jnp.zeros(self.num_samples))
+            number: Any = numpyro.sample("_draw", even, infer={"is_auxiliary": True})
+            drawn = _in_one_chain(self.draws | self.hyperparameters)
+            values = {name: jnp.asarray(draws)[number] for name, draws in drawn.items()}
+        for name, value in {**values, **self.params}.items():
             numpyro.sample(name, dist.Delta(value, event_dim=np.ndim(value)))
 
     def autoguide(self, prefix: str = "auto") -> EPGuide:
@@ -369,7 +368,8 @@ class EPResult(GaussianMoments):
         Raises
         ------
         ValueError
-            If the result keeps no posterior of some latents (`marginalized_sites`).
+            If the result keeps no posterior of some latents (`marginalized_sites`), or averages
+            over hyperparameters.
         """
         return EPGuide(self, prefix)
 
@@ -382,7 +382,8 @@ class EPResult(GaussianMoments):
         """Arguments that start NUTS at this posterior, with its covariance as inverse mass matrix.
 
         In ``NUTS(model, **result.nuts_settings())`` hyperparameters vary, from their values here.
-        ``NUTS(result.conditioned_model, ...)`` fixes them.
+        ``NUTS(result.conditioned_model, ...)`` fixes them. Hyperparameters that were averaged over
+        start where the posterior has most weight, and have a matrix of their own.
 
         Raises
         ------
@@ -395,10 +396,10 @@ class EPResult(GaussianMoments):
     def accuracy(self) -> ImportanceCheck:
         """How far the posterior can be trusted, by importance sampling.
 
-        The program's own density weighs draws from the posterior, when first asked for. That takes
-        about two seconds, more with many latents or data. There are 4,000 draws, and down to 1,000
-        if the data have more than 2,500 rows. They miss a part of the posterior that none of them
-        comes near, such as another mode far away.
+        The density of the program that was fitted weighs draws from the posterior, when first asked
+        for; of a mixture, those of `get_samples`. That takes about two seconds, more with many
+        latents or data. There are 4,000 draws, and down to 1,000 of more than 2,500 rows. They miss
+        a part of the posterior that none comes near, such as another mode far away.
 
         Raises
         ------
@@ -417,22 +418,26 @@ class EPResult(GaussianMoments):
                 f"importance sampling does not check {self.joint_mean.size:,} latents; see "
                 "approximation, or run EP(model, structure='dense') on fewer of them"
             )
-        missed = max(self.missed_mass.values(), default=0.0)
-        error = max(self.moment_errors.values(), default=0.0)
-        return warn_unless_good(
-            self.marginalized_sites,
-            lambda: replace(
-                importance_check(self, self.rng_key),
-                missed=missed,
-                error=error,
-                given=tuple(self.params),
-            ),
+        return warn_unless_good(self.marginalized_sites, self._judged)
+
+    def _judged(self) -> ImportanceCheck:
+        if self.mixture is None:
+            found = importance_check(self, self.rng_key)
+        else:
+            draws = _in_one_chain(self.draws | self.hyperparameters)
+            logs = self.drawn.log_proposals.reshape(-1)
+            found = importance_check_of_draws(self.traced, draws, self.params, logs)
+        return replace(
+            found,
+            missed=max(self.missed_mass.values(), default=0.0),
+            error=max(self.moment_errors.values(), default=0.0),
+            of_points=max(self.errors.values(), default=0.0),
+            given=tuple(self.params),
         )
 
     @property
     def _is_cheap_to_judge(self) -> bool:
-        factors = sum(np.size(tau) for tau, _ in self.sites.values())
-        few = self.joint_mean.size <= _MOST_LATENTS and factors <= _MOST_FACTORS
+        few = self.joint_mean.size <= _MOST_LATENTS and self.traced.num_rows <= _MOST_ROWS
         return few and self.structure == "dense" and not self.marginalized_sites
 
     def _known_accuracy(self) -> str:
@@ -453,15 +458,17 @@ class EPResult(GaussianMoments):
     def print_summary(self, level: float = 0.9) -> None:
         """Print a table of the latents, what became of each site, and how far to trust it.
 
-        It computes `accuracy` if that is cheap: up to 500 latents and 20,000 data.
+        Up to 500 latents and 20,000 data, it computes `accuracy`.
 
         Parameters
         ----------
         level
             Probability of the interval shown, the narrowest that has it.
         """
-        draws = {name: each[None] for name, each in self._draws.items()}
-        sys.stdout.write(draws_as_text(draws, level, chains=False))
+        draws = self.hyperparameters | self.draws
+        sys.stdout.write(draws_as_text(draws, level, chains=self.walk is not None))
+        if self.mixture is not None and not self.converged:
+            sys.stdout.write("It has not converged: the table describes the draws there are.\n")
         if self._is_cheap_to_judge:
             accuracy = str(self.accuracy)
         elif self.marginalized_sites:
@@ -486,3 +493,8 @@ def warn_unless_good(
     if not found.is_good:
         warnings.warn(f"EP's posterior is {found}", AccuracyWarning, stacklevel=outside())
     return found
+
+
+def _in_one_chain(draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Draws (chains, draws, ...) one after the other."""
+    return {name: each.reshape(-1, *each.shape[2:]) for name, each in draws.items()}

@@ -6,7 +6,6 @@ from bayesrank.infer.gaussian.dense import DenseGaussian as DenseGaussian
 from bayesrank.infer.gaussian.dense import exceeds_rounding as exceeds_rounding
 from bayesrank.infer.gaussian.protocol import SiteTerm as SiteTerm
 from bayesrank.infer.gaussian.rows import Rows as Rows
-from bayesrank.infer.hyper.mixture import MixtureResult as MixtureResult
 from bayesrank.infer.posterior import DensePosterior as DensePosterior
 from bayesrank.infer.quadrature import tilted_moments as tilted_moments
 from bayesrank.infer.reader.inventory import take_inventory as take_inventory

@@ -30,6 +30,11 @@ def site_rows(result: EPResult) -> list[SiteRow]:
     rows = [
         SiteRow(name, "inferred", shape_in_words(shape)) for name, shape in result.shapes.items()
     ]
+    means, sds = result.mean, result.sd
+    rows += [
+        SiteRow(k, "integrated over", f"mean {rounded(means[k])}, sd {rounded(sds[k])}")
+        for k in result.weighted_points[0]
+    ]
     for name, value in result.params.items():
         default = "median of its prior" if name in result.defaulted_params else "its initial value"
         source = result.sources.get(name, default)
@@ -45,7 +50,8 @@ def site_rows(result: EPResult) -> list[SiteRow]:
 def as_text(result: EPResult, trust: str = "", most: int | None = _MOST_ROWS) -> str:
     """Lay out the sites, `most` of them, and what is known of the accuracy."""
     title = f"{type(result).__name__}: {_outcome(result)}"
-    return "\n".join([title, *rows_as_text(site_rows(result), most), *_trust_lines(trust)])
+    rows = rows_as_text(site_rows(result), most)
+    return "\n".join([title, *rows, *_notes(result, trust)])
 
 
 def rows_as_text(rows: list[SiteRow], most: int | None = _MOST_ROWS) -> list[str]:
@@ -61,7 +67,7 @@ def rows_as_text(rows: list[SiteRow], most: int | None = _MOST_ROWS) -> list[str
 def as_html(result: EPResult, trust: str = "") -> str:
     """Lay out the sites as a table of HTML; parameters as for `as_text`."""
     body = "".join(_html_row("td", row) for row in site_rows(result))
-    notes = "".join(f"<p>{escape(line)}</p>" for line in _trust_lines(trust))
+    notes = "".join(f"<p>{escape(line)}</p>" for line in _notes(result, trust))
     head = _html_row("th", ("site", "what became of it", "detail"))
     title = f"<b>{type(result).__name__}</b>: {escape(_outcome(result))}"
     return f"<p>{title}</p><table>{head}{body}</table>{notes}"
@@ -71,14 +77,19 @@ def _html_row(tag: str, cells: Iterable[str]) -> str:
     return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
 
-def _trust_lines(trust: str) -> list[str]:
-    return [f"How far to trust it: {trust}"] if trust else []
+def _notes(result: EPResult, trust: str) -> list[str]:
+    """Which modes compete, and how far to trust the result."""
+    notes = [f"How far to trust it: {trust}"] if trust else []
+    for share, values in zip(result.mode_shares, result.other_modes, strict=False):
+        at = ", ".join(f"{name} {rounded(value)}" for name, value in values.items())
+        notes.append(f"another mode has {share:.0%} of the weight: {at}")
+    return notes
 
 
 def _outcome(result: EPResult) -> str:
     ended = "converged" if result.converged else "not converged"
     power = "" if result.power == 1 else f" with power {result.power:g}"
-    sweeps = f"after {result.num_sweeps} sweeps{power}"
+    sweeps = f" after {result.num_sweeps} sweeps{power}" if result.mixture is None else ""
     missed = "".join(
         f", at least {share:.0%} of a factor of {name} missed"
         for name, share in result.missed_mass.items()
@@ -87,7 +98,7 @@ def _outcome(result: EPResult) -> str:
         f", mean or sd of a factor of {name} wrong by about {error:.0%} of the sd"
         for name, error in result.moment_errors.items()
     )
-    return f"{ended} {sweeps}{missed}{wrong}, log evidence {result.log_evidence:.4g}"
+    return f"{ended}{sweeps}{missed}{wrong}, log evidence {result.log_evidence:.4g}"
 
 
 def draws_as_text(draws: Mapping[str, np.ndarray], level: float, *, chains: bool) -> str:

@@ -16,6 +16,7 @@ from jax.typing import ArrayLike
 
 from bayesrank.infer.compiled import compiled_call
 from bayesrank.infer.engine import Engine
+from bayesrank.infer.mixture import GaussianMoments, PosteriorMixture
 from bayesrank.infer.reader.densities import log_density_of
 from bayesrank.infer.reader.inventory import Inventory, take_inventory
 from bayesrank.infer.reader.jaxpr import flat_trace, reached
@@ -194,6 +195,30 @@ class Hyperparameters(Vector):
         """Values of the hyperparameters that are not free."""
         values = self.inventory.hyperparameters
         return {k: np.asarray(v) for k, v in values.items() if k not in self.names}
+
+
+def averaged(
+    start: EPResult,
+    free: Hyperparameters,
+    mixture: PosteriorMixture,
+    moments: GaussianMoments,
+    **known: Any,
+) -> EPResult:
+    """The result of an average over free hyperparameters, that started at a result."""
+    return EPResult(
+        model=start.model,
+        model_args=start.model_args,
+        model_kwargs=start.model_kwargs,
+        params=free.held(),
+        sources={name: "as given" for name in free.fixed},
+        power=start.power,
+        marginalized_sites=start.marginalized_sites,
+        shapes=moments.shapes,
+        joint_mean=moments.joint_mean,
+        posterior=moments.posterior,
+        mixture=mixture,
+        **known,
+    )
 
 
 _End = tuple[Program, EPState, list[CheckedRefusal]]  # the last also with what may be refused

@@ -33,19 +33,17 @@ from bayesrank._memory import check_memory
 from bayesrank._sizes import next_size
 from bayesrank._stack import outside
 from bayesrank.infer.engine import Engine
-from bayesrank.infer.hyper.hyperparameters import ConditionalPosterior
-from bayesrank.infer.hyper.mixture import IntegratedEPResult
+from bayesrank.infer.hyper.hyperparameters import ConditionalPosterior, averaged
 from bayesrank.infer.hyper.points import Proposal, Weighted, weigh, whitening_root
 from bayesrank.infer.hyper.search import Search, SearchEnd
-from bayesrank.infer.posterior import DensePosterior
-from bayesrank.infer.result import GaussianMoments
+from bayesrank.infer.mixture import MOST_BYTES, PosteriorMixture
+from bayesrank.infer.result import EPResult
 from bayesrank.infer.running import Call, ConvergenceWarning
-from bayesrank.infer.seeds import generator
 
 # Number of points of the first net, also where a run of EP is dear.
 _POINTS, _FEW = 64, 32
-# The most points, also where a run is dear; and the most bytes of covariances.
-_MOST, _MOST_DEAR, _MOST_BYTES = 1024, 128, 2e8
+# The most points, also where a run is dear.
+_MOST, _MOST_DEAR = 1024, 128
 # The spread of the points is so wide that this share of them counts if the density is as it was
 # fitted: long tails, as scales have, show in standard deviations only if points reach them.
 _COUNTING, _COUNTING_AGAIN = 0.5, 0.6
@@ -64,12 +62,11 @@ _LEANING = 3.0
 _NOTHING = 1e-4
 
 
-def integrate(engine: Engine, call: Call) -> IntegratedEPResult | None:
+def integrate(engine: Engine, call: Call) -> EPResult | None:
     """Average over all free hyperparameters by weighted points; None if a walk does it better.
 
     The points are the same for every key, and so are the moments.
     """
-    seed = int(generator(call.rng_key).integers(2**31))
     search = Search(engine, call, jacobian=True)
     if set(search.free.names) & set(search.result.conditioned_sites):
         return None  # their prior depends on latents: the posterior may have several modes
@@ -78,51 +75,44 @@ def integrate(engine: Engine, call: Call) -> IntegratedEPResult | None:
     survey.integrate()
     if not (survey.enough(2.0) or search.is_dear):
         return None  # bent, or of many directions
-    result = _result(survey, call, seed)
+    result = _result(survey, call)
     if complaint := _complaint(result):
         warnings.warn(complaint, ConvergenceWarning, stacklevel=outside())
     return result
 
 
-def _result(survey: _Survey, call: Call, seed: int) -> IntegratedEPResult:
+def _result(survey: _Survey, call: Call) -> EPResult:
     weighted, components = survey.weighted, survey.components
     kept = _that_count(weighted.weights)
-    weights = weighted.weights[kept] / weighted.weights[kept].sum()
-    start, free = survey.search.result, survey.free
     found = [components[k].solution for k in kept]
-    points = {k: np.stack([x.hyperparameters[k] for x in found]) for k in free.names}
-    means = np.stack([np.asarray(x.mean, float) for x in found])
-    covariances = np.stack([np.asarray(x.covariance, float) for x in found])
-    unconverged = sum(not components[k].converged for k in kept)
-    moments = _moments_of(weights, means, covariances, start.shapes)
     heights = [components[k].evaluation for k in kept]
-    return IntegratedEPResult.with_draws(
-        call.num_samples,
-        seed=seed,
+    mixture = PosteriorMixture(
+        weights=weighted.weights[kept] / weighted.weights[kept].sum(),
+        points={k: np.stack([x.hyperparameters[k] for x in found]) for k in survey.free.names},
+        means=np.stack([np.asarray(x.mean, float) for x in found]),
+        covariances=np.stack([np.asarray(x.covariance, float) for x in found]),
         heights=np.array([float(x.log_evidence + x.log_prior) for x in heights]),
+    )
+    unconverged = sum(not components[k].converged for k in kept)
+    return averaged(
+        survey.search.result,
+        survey.free,
+        mixture,
+        mixture.moments(survey.search.result.shapes),
+        num_samples=call.num_samples,
+        rng_key=call.rng_key,
         support=found[0].support,
-        shapes=moments.shapes,
-        joint_mean=moments.joint_mean,
-        posterior=moments.posterior,
-        model=start.model,
-        model_args=call.args,
-        model_kwargs=call.kwargs,
-        params=free.held(),
         log_evidence=weighted.log_mean,
         log_evidence_error=weighted.error,
         pareto_k=weighted.pareto_k,
         converged=survey.enough(2.0) and not unconverged,
         num_unconverged=unconverged,
-        marginalized_sites=start.marginalized_sites,
         effective_points=weighted.effective,
         errors=survey.named_errors(),
         mode=survey.named,
-        weights=weights,
-        points=points,
-        component_means=means,
-        component_covariances=covariances,
         num_evaluations=survey.count,
-        other_modes=survey.shares(weighted),
+        other_modes=tuple(each.named for each in survey.others),
+        mode_shares=survey.shares(weighted),
     )
 
 
@@ -211,7 +201,7 @@ class _Survey:
             f"the covariances of {latents:,} latents at {count} values of the hyperparameters",
             "use EP(hyperparameters='map'), which keeps one",
         )
-        most = max(count, min(most, int(_MOST_BYTES / (8.0 * latents**2))))
+        most = max(count, min(most, int(MOST_BYTES / (8.0 * latents**2))))
         growing = nets
         while True:
             for net in growing:
@@ -237,33 +227,17 @@ class _Survey:
         each = self.free.parts(self.errors[0])
         return {name: float(np.max(values)) for name, values in each.items()}
 
-    def shares(self, weighted: Weighted) -> tuple[tuple[float, dict[str, np.ndarray]], ...]:
-        """What the points nearest to each other mode weigh, and its hyperparameters."""
+    def shares(self, weighted: Weighted) -> tuple[float, ...]:
+        """What the points nearest to each other mode weigh."""
         surveys = (self, *self.others)
         apart = [np.linalg.solve(s.root, (weighted.points - s.mode).T) for s in surveys]
         nearest = np.argmin([np.sum(part**2, axis=0) for part in apart], axis=0)
-        return tuple(
-            (float(weighted.weights[nearest == k].sum()), s.named)
-            for k, s in enumerate(self.others, 1)
-        )
+        return tuple(float(weighted.weights[nearest == k].sum()) for k in range(1, len(surveys)))
 
     @property
     def named(self) -> dict[str, np.ndarray]:
         """Hyperparameters of the mode by name."""
         return self.free.named(self.mode)
-
-
-def _moments_of(
-    weights: np.ndarray,
-    means: np.ndarray,
-    covariances: np.ndarray,
-    shapes: dict[str, tuple[int, ...]],
-) -> GaussianMoments:
-    """Moments of a mixture of Gaussians (K,), (K, n), (K, n, n)."""
-    centre = weights @ means
-    between = means - centre
-    covariance = np.tensordot(weights, covariances, 1) + (between.T * weights) @ between
-    return GaussianMoments(shapes=shapes, joint_mean=centre, posterior=DensePosterior(covariance))
 
 
 def _that_count(weights: np.ndarray) -> np.ndarray:
@@ -272,17 +246,18 @@ def _that_count(weights: np.ndarray) -> np.ndarray:
     return np.sort(order[np.cumsum(weights[order]) > _NOTHING])
 
 
-def _complaint(result: IntegratedEPResult) -> str:
+def _complaint(result: EPResult) -> str:
+    count = result.weighted_points[1].size
     if result.num_unconverged:
         return (
-            f"EP did not converge at {result.num_unconverged} of {result.weights.size} values of "
+            f"EP did not converge at {result.num_unconverged} of {count} values of "
             "the hyperparameters that count. Try power=0.5 or more max_sweeps"
         )
     if result.converged:
         return ""
     worst = max(result.errors, key=result.errors.__getitem__)
     return (
-        f"{result.num_points} points are too few for the posterior of the hyperparameters: the "
+        f"{count} points are too few for the posterior of the hyperparameters: the "
         f"mean of {worst!r} has a Monte Carlo error of {result.errors[worst]:.2f} standard "
         f"deviations, and the weights a Pareto tail of {result.pareto_k:.2f} (reliable below 0.7). "
         "Fix hyperparameters that the data leave open, or use EP(hyperparameters='nuts')"

@@ -30,13 +30,13 @@ from numpyro.diagnostics import split_gelman_rubin
 from bayesrank._stack import outside
 from bayesrank._validate import check_count, check_share
 from bayesrank.infer.engine import Engine
-from bayesrank.infer.hyper.hyperparameters import Hyperparameters
-from bayesrank.infer.hyper.mixture import NestedEPResult
+from bayesrank.infer.hyper.hyperparameters import Hyperparameters, averaged
 from bayesrank.infer.hyper.points import whitening_root
 from bayesrank.infer.hyper.search import Search
 from bayesrank.infer.margins import bounded_draws
+from bayesrank.infer.mixture import MOST_BYTES, Drawn, GaussianMoments, PosteriorMixture
 from bayesrank.infer.posterior import DensePosterior
-from bayesrank.infer.result import EPResult, GaussianMoments
+from bayesrank.infer.result import EPResult
 from bayesrank.infer.running import Call, ConvergenceWarning
 from bayesrank.infer.sites import Sites
 from bayesrank.infer.whitening.importance import importance_sampler
@@ -48,8 +48,6 @@ LARGEST_R_HAT = 1.05
 _SEARCH_TOL = 1e-3
 _WALK_TOL = 1e-2
 _IMPORTANCE_DRAWS = 400
-# Of the covariances that are kept.
-_MOST_BYTES = 2e8
 
 
 class WalkSettings(NamedTuple):
@@ -68,7 +66,7 @@ class WalkSettings(NamedTuple):
         return cls(num_warmup, num_chains, target_accept_prob)
 
 
-def walk(engine: Engine, call: Call, settings: WalkSettings) -> NestedEPResult:
+def walk(engine: Engine, call: Call, settings: WalkSettings) -> EPResult:
     """Draw hyperparameters and latents from their joint posterior.
 
     The walk is on the unconstrained scale, whitened by the curvature at the mode, so a short
@@ -91,31 +89,30 @@ def walk(engine: Engine, call: Call, settings: WalkSettings) -> NestedEPResult:
     )
     values = jax.vmap(jax.vmap(walked.free.values))(jnp.asarray(points))
     found = _latents(walked, points, draw_key, lambda x: advance(0.7 + 0.3 * x))
-    moments, unconverged, kept = found.moments, found.num_unconverged, found.kept
     free = {k: np.asarray(v) for k, v in values.items()}
     r_hat = largest_r_hat(points)
-    result = NestedEPResult(
-        shapes=moments.shapes,
-        joint_mean=moments.joint_mean,
-        posterior=moments.posterior,
-        model=engine.model,
-        model_args=call.args,
-        model_kwargs=call.kwargs,
-        params=walked.free.held(),
+    kept = found.kept
+    mixture = PosteriorMixture(
+        weights=np.full(kept.size, 1.0 / kept.size),
+        points={k: v.reshape(-1, *v.shape[2:])[kept] for k, v in free.items()},
+        means=found.means[kept],
+        covariances=found.covariances,
+        heights=found.heights[kept],
+    )
+    result = averaged(
+        walked.start,
+        walked.free,
+        mixture,
+        found.moments,
+        walk=Drawn(free, found.draws, found.log_proposals),
+        num_samples=points.shape[0] * points.shape[1],
+        rng_key=call.rng_key,
         log_evidence=weights.log_evidence,
         log_evidence_error=weights.error,
         pareto_k=weights.k_hat,
-        converged=not divergent and not unconverged and r_hat < LARGEST_R_HAT,
+        converged=not divergent and not found.num_unconverged and r_hat < LARGEST_R_HAT,
         num_divergent=divergent,
-        num_unconverged=unconverged,
-        marginalized_sites=walked.start.marginalized_sites,
-        hyperparameters=free,
-        draws=found.draws,
-        log_proposals=found.log_proposals,
-        weights=np.full(kept.size, 1.0 / kept.size),
-        points={k: v.reshape(-1, *v.shape[2:])[kept] for k, v in free.items()},
-        component_means=found.means[kept],
-        component_covariances=found.covariances,
+        num_unconverged=found.num_unconverged,
     )
     if not result.converged:
         warnings.warn(_complaint(result, r_hat), ConvergenceWarning, stacklevel=outside())
@@ -149,6 +146,7 @@ class _LatentDraws(NamedTuple):
     kept: np.ndarray  # numbers of the draws whose covariances are kept, shape (K,)
     means: np.ndarray  # at all draws, shape (S, n)
     covariances: np.ndarray  # shape (K, n, n)
+    heights: np.ndarray  # log evidence plus log prior at all draws, shape (S,)
 
 
 def _latents(
@@ -161,8 +159,9 @@ def _latents(
     chains, count, _ = points.shape
     free = walk.free.with_limits(tol=walk.free.engine.tol)
     size = walk.start.joint_mean.size
-    apart = max(1, math.ceil(chains * count * 8.0 * size**2 / _MOST_BYTES))
-    means, covariances, draws, logs, spread, unconverged = [], [], [], [], 0.0, 0
+    apart = max(1, math.ceil(chains * count * 8.0 * size**2 / MOST_BYTES))
+    means, covariances, draws, logs, heights = [], [], [], [], []
+    spread, unconverged = 0.0, 0
     for number in range(chains * count):
         at = divmod(number, count)
         component = free.component(points[at], walk.sites)
@@ -175,7 +174,8 @@ def _latents(
         draw, log_density = bounded_draws(mean, covariance, normal, found.support)
         draws.append(draw)
         evaluation = component.evaluation
-        logs.append(log_density + evaluation.log_evidence + evaluation.log_prior)
+        heights.append(evaluation.log_evidence + evaluation.log_prior)
+        logs.append(log_density + heights[-1])
         spread += covariance / (chains * count)
         unconverged += not component.converged
         advance((number + 1) / (chains * count))
@@ -195,6 +195,7 @@ def _latents(
         np.arange(0, chains * count, apart),
         np.stack(means),
         np.stack(covariances),
+        np.array(heights, float),
     )
 
 
@@ -239,7 +240,7 @@ def largest_r_hat(points: np.ndarray) -> float:
     return float(np.max(split_gelman_rubin(points)))
 
 
-def _complaint(result: NestedEPResult, r_hat: float) -> str:
+def _complaint(result: EPResult, r_hat: float) -> str:
     return (
         f"the walk over hyperparameters has not converged: {result.num_divergent} of "
         f"{result.num_samples} draws ended a divergent trajectory, EP did not converge at "

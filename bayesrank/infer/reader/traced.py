@@ -9,7 +9,7 @@ follows what the program reads now.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -149,6 +149,24 @@ class Traced:
         leaves, tree = self.called
         return jax.tree.unflatten(tree, evaluated((), leaves, self._known))
 
+    def kept(self) -> Traced:
+        """The same, whatever happens to the arrays that the program has read."""
+        return self.at(
+            [
+                np.array(x)
+                if isinstance(x, np.ndarray)
+                else jnp.copy(x)
+                if not isinstance(x, core.Tracer)
+                else x
+                for x in self.constants
+            ]
+        )
+
+    @property
+    def num_rows(self) -> int:
+        """Length of the longest array that the program has read."""
+        return max((np.shape(x)[0] for x in self.constants if np.ndim(x)), default=1)
+
     def without_derivative(self) -> Traced:
         """The same, of whose constants nothing is differentiated."""
         return self.at(
@@ -157,13 +175,18 @@ class Traced:
 
     def sites(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """A message of NumPyro's for each site, at given values; others at their initial ones."""
-        known = dict(self._known)
-        for name, given in self.inputs.items():
-            value = values[name] if name in values else self._start(name, known)
-            known[given.number] = _as_input(value, given)
-        leaves = evaluated(self._of_sites, self.outputs, known)
+        leaves = evaluated(self._of_sites, self.outputs, self.known(values))
         found = jax.tree.unflatten(self.tree, leaves)
         return {name: self.messages[name] | found[name] for name in self.messages}
+
+    def known(self, values: Mapping[str, Any], besides: Collection[str] = ()) -> dict[int, Any]:
+        """Constants and values of unobserved sites, or their initial ones, `besides` some."""
+        known = dict(self._known)
+        for name, given in self.inputs.items():
+            if name not in besides:
+                value = values[name] if name in values else self._start(name, known)
+                known[given.number] = _as_input(value, given)
+        return known
 
     def _start(self, name: str, known: Mapping[int, Any]) -> Any:
         own = self.inputs[name]

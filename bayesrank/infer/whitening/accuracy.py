@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +16,8 @@ from numpyro import validation_enabled
 
 from bayesrank.infer.compiled import ONE_AT_A_TIME, jit
 from bayesrank.infer.reader.densities import log_density_of
-from bayesrank.infer.reader.precision import as_working_dtype, without_stale_traces
-from bayesrank.infer.reader.traced import readable_arguments, run_with
+from bayesrank.infer.reader.precision import without_stale_traces
+from bayesrank.infer.reader.traced import Traced
 from bayesrank.infer.seeds import generator
 from bayesrank.infer.whitening.importance import pareto_k
 from bayesrank.infer.whitening.program import white_posterior
@@ -68,7 +67,7 @@ class ImportanceCheck:
         deviations; see `EPResult.moment_errors`.
     of_points
         Largest Monte Carlo error of the mean of a hyperparameter that points were averaged over, in
-        posterior standard deviations; see `IntegratedEPResult.errors`.
+        posterior standard deviations; see `EPResult.errors`.
     given
         Hyperparameters that were held. The posterior is judged at their values, and what is not
         known of them is not in it.
@@ -170,9 +169,7 @@ def importance_check(result: EPResult, rng_key: Array) -> ImportanceCheck:
 
 
 def importance_check_of_draws(
-    model: Callable[..., Any],
-    args: tuple,
-    kwargs: dict[str, Any],
+    program: Traced,
     samples: dict[str, Numbers],
     params: dict[str, Numbers],
     log_proposals: Numbers,
@@ -180,12 +177,9 @@ def importance_check_of_draws(
     """Weigh draws (S, ...) of latents and hyperparameters, of log density `log_proposals`."""
 
     def weigh() -> Numbers:
-        called = readable_arguments(model, args, kwargs, params)
-        fixed = as_working_dtype(params)
-
         def log_joint(values: dict[str, Array]) -> Array:
-            sites = run_with(model, *called, {**fixed, **values})
             given = {**params, **values}
+            sites = program.sites(given)
             parts = [log_density_of(s) for k, s in sites.items() if _counts(s, k in given)]
             return jnp.sum(jnp.stack(parts))
 
@@ -207,9 +201,8 @@ def _counts(site: dict[str, Any], has_value: bool) -> bool:
 
 
 def _number_of_draws(result: EPResult) -> int:
-    """How many draws are weighed, by the number of rows of the longest argument."""
-    arguments = map(np.shape, jax.tree.leaves((result.model_args, result.model_kwargs)))
-    rows = max((shape[0] for shape in arguments if shape), default=1)
+    """How many draws are weighed, by the number of rows that each takes."""
+    rows = result.traced.num_rows
     chunks = _MOST_DENSITIES // (_CHUNK * max(rows, 1))
     return _CHUNK * min(max(chunks, _FEWEST_CHUNKS), _MOST_CHUNKS)
 

@@ -16,8 +16,8 @@ from numpyro import handlers
 from numpyro.infer.util import log_density
 
 from bayesrank.infer.compiled import jit
-from bayesrank.infer.reader.precision import as_working_dtype
-from bayesrank.infer.reader.traced import readable_arguments, run_with
+from bayesrank.infer.reader.replay import as_model
+from bayesrank.infer.reader.traced import Traced
 from bayesrank.infer.whitening.reparam import whiten
 
 if TYPE_CHECKING:
@@ -82,35 +82,19 @@ class WhiteProgram(NamedTuple):
 
 
 def white_posterior(result: EPResult) -> WhiteProgram:
-    """Whiten a result's program at its hyperparameters, whose densities do not count."""
-    called = result.model, result.model_args, result.model_kwargs, result.params
-    args, kwargs = readable_arguments(*called)
-    params = as_working_dtype(result.params)
-    layout = result.shapes, result.dropped_sites, result.conditioned_sites
-    return white_program(result.model, args, kwargs, params, *layout)
+    """Whiten the program of a result at its hyperparameters, whose densities do not count."""
+    return white_program(result.traced, result.params, result.shapes, result.conditioned_sites)
 
 
 def white_program(
-    model: Callable[..., Any],
-    args: tuple,
-    kwargs: Mapping[str, Any],
-    params: Mapping[str, Any],
-    shapes: Shapes,
-    dropped: tuple[str, ...],
-    conditioned_sites: tuple[str, ...] = (),
+    source: Traced, params: Mapping[str, Any], shapes: Shapes, data: tuple[str, ...] = ()
 ) -> WhiteProgram:
-    """Whiten a program whose latents are jointly Gaussian given `params`."""
-    data = {name: params[name] for name in conditioned_sites}
-    hidden = {name: value for name, value in params.items() if name not in data}
-    model = handlers.condition(model, data=data)
-    hidden |= _values(dropped, model, args, kwargs, params)
-    seeded = handlers.seed(model, jax.random.key(0))
-    fixed = handlers.block(handlers.substitute(seeded, data=hidden), hide=list(hidden))
-    white = whiten(fixed)
+    """Whiten a program whose latents are jointly Gaussian given `params`, some of them `data`."""
+    white = whiten(handlers.seed(as_model(source, params, shapes, data), jax.random.key(0)))
 
     def white_sites() -> dict[str, Array]:
         with handlers.block():
-            traced = handlers.trace(white).get_trace(*args, **kwargs)
+            traced = handlers.trace(white).get_trace()
         return {name: jnp.asarray(s["value"]) for name, s in traced.items() if _is_latent(s)}
 
     white_shapes = {name: value.shape for name, value in jax.eval_shape(white_sites).items()}
@@ -118,7 +102,7 @@ def white_program(
     def latents(z: Array) -> Array:
         with handlers.block():
             chosen = handlers.substitute(white, data=split(z, white_shapes))
-            traced = handlers.trace(chosen).get_trace(*args, **kwargs)
+            traced = handlers.trace(chosen).get_trace()
         return jnp.concatenate([traced[name]["value"].reshape(-1) for name in shapes])
 
     zeros = jnp.zeros(sum(map(math.prod, white_shapes.values())))
@@ -129,25 +113,12 @@ def white_program(
         # The latents are given as well, so that no engine factors a covariance at every step.
         values = split(z, white_shapes) | split(program.colour(z), shapes)
         with handlers.block():
-            density, traced = log_density(white, args, dict(kwargs), values)
+            density, traced = log_density(white, (), {}, values)
         # A latent with bounded support has a density, of NumPyro's, outside of it as well.
         inside = [jnp.all(s["fn"].support(s["value"])) for s in traced.values() if _is_latent(s)]
         return jnp.where(jnp.stack(inside).all(), density, -jnp.inf)
 
     return program._replace(log_joint=log_joint)
-
-
-def _values(
-    names: tuple[str, ...], model: Callable[..., Any], args: tuple, kwargs: Any, params: Any
-) -> dict[str, Array]:
-    """Values of sites, by name."""
-
-    @jit
-    def values() -> dict[str, Array]:
-        sites = run_with(model, args, kwargs, params)
-        return {name: sites[name]["value"] for name in names}
-
-    return values() if names else {}
 
 
 def _is_latent(site: dict[str, Any]) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from bayesrank._sizes import next_size
 from bayesrank.datasets import ComparisonData
-from bayesrank.infer import IntegratedEPResult
+from bayesrank.infer import EPResult
 from bayesrank.solvers.comparisons.terms import arguments_of
 
 # The smallest size, and by how much the next is larger: a row costs little.
@@ -28,8 +28,8 @@ class Bucket(NamedTuple):
     options: dict[str, Any]
 
     def without_filling(
-        self, result: IntegratedEPResult, args: tuple[Any, ...], options: dict[str, Any]
-    ) -> IntegratedEPResult:
+        self, result: EPResult, args: tuple[Any, ...], options: dict[str, Any]
+    ) -> EPResult:
         """A result at these arguments as that of the ones given."""
         per_item = ("f", "category_skill")
         shapes = {
