@@ -20,7 +20,7 @@ from bayesrank.cli.trust import trust_checks
 from bayesrank.cli.words import counts, elo_per_skill, headline, moment, win_chance
 from bayesrank.datasets import ComparisonData, read_comparisons
 from bayesrank.ranking import count_records, summarize
-from bayesrank.ranking.columns import EloScale, columns_of, count_text
+from bayesrank.ranking.columns import EloScale, columns_of, count_text, percent
 
 
 def _printed(table) -> str:
@@ -173,6 +173,11 @@ def test_who_is_provisional_is_said_and_does_not_lose_the_lead():
     assert summary.provisional.tolist() == [False, True, False, False]
     led = "No clear winner. b leads, better than each item that is not provisional (90% level)."
     assert _verdict(summary, behind).startswith(f"{led}\n")
+
+
+def test_no_probability_is_said_to_be_0_or_1():
+    shares = (0.0, 0.005, 0.0051, 0.5, 0.9949, 0.995, 1.0)
+    assert [*map(percent, shares)] == ["<1%", "<1%", "1%", "50%", "99%", ">99%", ">99%"]
 
 
 @pytest.mark.parametrize("times", [1, 6])

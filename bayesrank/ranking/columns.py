@@ -134,7 +134,7 @@ def exact_percent(share: float) -> str:
 
 def whole_percent(share: float) -> str:
     """Return a probability as a whole number of percent, but for 0 and 100."""
-    if share < 0.005:
+    if share <= 0.005:
         return "<1"
     return f"{100 * share:.0f}" if share < 0.995 else ">99"
 
