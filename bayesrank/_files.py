@@ -55,7 +55,7 @@ def abandon() -> None:
 @contextlib.contextmanager
 def published(path: str | Path) -> Iterator[IO[bytes]]:
     """Give a file to write bytes to, and put it in the place of `path` at once if all went well."""
-    with naming(path), published_together([path]) as (file,):
+    with errors_name(path), published_together([path]) as (file,):
         yield file
 
 
@@ -74,14 +74,14 @@ def published_together(paths: Sequence[str | Path]) -> Iterator[list[IO[bytes]]]
     with contextlib.ExitStack() as stack:
         files, drafts = [], {}
         for path in paths:
-            with naming(path):
+            with errors_name(path):
                 file, draft = _opened(path, stack)
             files.append(file)
             if draft is not None:
                 drafts[path] = draft
         yield files
         for path, file in zip(paths, files, strict=True):
-            with naming(path):
+            with errors_name(path):
                 file.flush()
                 if path in drafts:
                     os.fsync(file.fileno())
@@ -147,7 +147,7 @@ def confirm(folders: Iterable[Path], old: Iterable[Path] = ()) -> None:
 
 
 @contextlib.contextmanager
-def naming(path: str | Path) -> Iterator[None]:
+def errors_name(path: str | Path) -> Iterator[None]:
     """Let errors name what was asked for, not the draft."""
     try:
         yield

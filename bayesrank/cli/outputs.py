@@ -28,7 +28,7 @@ from bayesrank._files import (
     PlacedError,
     confirm,
     draft_folder,
-    naming,
+    errors_name,
     ordinary_mode,
     published_together,
     reason_of,
@@ -165,7 +165,7 @@ def give_tables(tables: NamedTables, fix: str) -> None:
                 elif path == "-":
                     _write_rows(printed, rows)
                 else:
-                    with naming(path):
+                    with errors_name(path):
                         _write_rows(next(left), rows)
             look()
             whole.enter_context(undivided())
