@@ -72,3 +72,21 @@ def test_data_of_the_same_shapes_that_join_groups_are_read_with_all_covariances(
     assert_allclose(found.mean["f"], dense.mean["f"], atol=1e-8)
     traced = jax.jit(lambda second: engine.log_evidence({}, first, second, jnp.asarray(y)))
     assert_allclose(traced(joined), dense.log_evidence, rtol=1e-4)
+
+
+def test_a_table_of_one_kind_of_latents_is_read_once(monkeypatch):
+    def alone(judge, y):
+        with numpyro.plate("judges", JUDGES):
+            u: Any = numpyro.sample("u", dist.Normal(0, 0.5))
+        numpyro.sample("y", dist.Bernoulli(logits=u[judge]), obs=y)
+
+    def beside(judge, y):
+        level = numpyro.sample("level", dist.Normal(0, 1))
+        with numpyro.plate("judges", JUDGES):
+            u: Any = numpyro.sample("u", dist.Normal(0, 0.5))
+        numpyro.sample("y", dist.Bernoulli(logits=level + u[judge]), obs=y)
+
+    monkeypatch.setattr(conditionals, "MANY", 2)
+    judge, y = np.arange(8) % JUDGES, np.ones(8)
+    for program, by_rows in ((alone, False), (beside, True)):
+        assert EP(program).trace((judge, y), {}, {}).decided.by_rows is by_rows

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import jax
@@ -40,7 +40,14 @@ class _Reader(Identified, Protocol):
 def resolve_structure(engine: _Reader, source: Traced, params: Mapping[str, Any]) -> Traced:
     """The program, to be read as its data say; as it is where these are traced."""
     traced = any(isinstance(x, core.Tracer) for x in source.constants)
-    if traced or not (_has_groups_in_doubt(source) or _has_pairs_in_doubt(source, params)):
+    latents = [
+        name
+        for name, given in source.inputs.items()
+        if name not in params and (name not in source.initial or math.prod(given.shape) > 1)
+    ]
+    if traced or not (
+        _has_groups_in_doubt(source, latents) or _has_pairs_in_doubt(source, latents)
+    ):
         return source
     point = _known_values(source, params)
     program, refused = _settled(engine, source, point, Decided(by_rows=True))
@@ -67,8 +74,8 @@ def _settled(
         decided = found
 
 
-def _has_groups_in_doubt(source: Traced) -> bool:
-    """Whether a plate has many latents beside others, and some data stand outside of it."""
+def _has_groups_in_doubt(source: Traced, latents: Sequence[str]) -> bool:
+    """Whether a plate has many latents, and both other latents and data stand outside of it."""
     sizes: Counter[str] = Counter()
     stacks = {k: m.get("cond_indep_stack", ()) for k, m in source.messages.items()}
     plates = {name: {frame.name for frame in stack} for name, stack in stacks.items()}
@@ -76,26 +83,23 @@ def _has_groups_in_doubt(source: Traced) -> bool:
         sizes.update(dict.fromkeys(plates[name], math.prod(given.shape)))
     observed = [k for k, m in source.messages.items() if m.get("is_observed")]
     return any(
-        size >= conditionals.MANY and any(plate not in plates[k] for k in observed)
+        size >= conditionals.MANY
+        and all(any(plate not in plates[k] for k in names) for names in (observed, latents))
         for plate, size in sizes.items()
     )
 
 
-def _has_pairs_in_doubt(source: Traced, params: Mapping[str, Any]) -> bool:
+def _has_pairs_in_doubt(source: Traced, latents: Sequence[str]) -> bool:
     """Whether elements of some likelihood may depend on more than one element of affine arrays."""
-    latents = [
-        given.number
-        for name, given in source.inputs.items()
-        if name not in params and (name not in source.initial or math.prod(given.shape) > 1)
-    ]
-    orders = propagated(FlatTrace(source.equations, (), (), {}), dict.fromkeys(latents, 1))
+    numbers = [source.inputs[name].number for name in latents]
+    orders = propagated(FlatTrace(source.equations, (), (), {}), dict.fromkeys(numbers, 1))
     messages = jax.tree.unflatten(source.tree, range(len(source.outputs)))
     for name, message in source.messages.items():
         if message.get("is_observed"):
             leaves = [source.outputs[k] for k in jax.tree.leaves(messages[name])]
-            numbers = [x for x in leaves if isinstance(x, int) and orders.get(x)]
+            seeing = [x for x in leaves if isinstance(x, int) and orders.get(x)]
             size = math.prod(messages[name]["fn"].batch_shape)
-            if numbers and not _sees_one_each(source, numbers, orders, size):
+            if seeing and not _sees_one_each(source, seeing, orders, size):
                 return True
     return False
 
