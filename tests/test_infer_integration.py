@@ -269,6 +269,23 @@ def test_the_maximum_says_that_modes_compete():
     assert best.other_modes == ()
 
 
+def distances(y, first, second):
+    scale = numpyro.sample("scale", dist.HalfNormal(2.0))
+    f = numpyro.sample("f", dist.Normal(0.0, scale).expand([6]))
+    numpyro.sample("y", dist.Normal(jnp.abs(f[first] - f[second]), 0.2), obs=y)
+
+
+@pytest.mark.slow
+def test_two_fixed_points_at_the_maximum_are_told():
+    rng = np.random.default_rng(3)
+    pick = np.sort(rng.choice(15, 8, replace=False))
+    first, second = (each[pick] for each in np.triu_indices(6, 1))
+    truth = rng.normal(size=6)
+    y = np.abs(truth[first] - truth[second]) + 0.2 * rng.normal(size=8)
+    with pytest.warns(ConvergenceWarning, match="EP has several fixed points"):
+        EP(distances, hyperparameters="map").run(KEY, y, first, second)
+
+
 @pytest.mark.slow
 def test_moments_are_those_of_the_components():
     result = EP(regression).run(KEY, Y, params=HELD, num_samples=10)

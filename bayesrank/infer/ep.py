@@ -19,7 +19,7 @@ from bayesrank._validate import check_count
 from bayesrank.infer.engine import CALLBACK, Engine
 from bayesrank.infer.hyper.hyperparameters import traced_inventory
 from bayesrank.infer.hyper.integration import integrate
-from bayesrank.infer.hyper.maximum import Maximum, maximize
+from bayesrank.infer.hyper.maximum import Maximum, maximize, warn_of_fixed_points
 from bayesrank.infer.hyper.nested import WalkSettings, walk
 from bayesrank.infer.reader.inventory import Inventory
 from bayesrank.infer.reader.refusals import Refusal
@@ -211,7 +211,10 @@ class EP(Engine):
         found = maximize(self, call)
         for kind, message in found.complaints():
             warnings.warn(message, kind, stacklevel=outside())
-        return self._held(call, found.params, found)
+        result = self._held(call, found.params, found)
+        if found.converged and result.converged:
+            warn_of_fixed_points(found, result)
+        return result
 
     def _held(
         self, call: Call, params: Mapping[str, Any], maximum: Maximum | None = None

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from bayesrank._stack import outside
 from bayesrank.infer.engine import Engine
 from bayesrank.infer.hyper.search import Search
+from bayesrank.infer.result import EPResult
 from bayesrank.infer.running import Call, ConvergenceWarning
 
 # Nearer to an end of its domain than this share of it, a hyperparameter is at that end: it comes
 # there on the unconstrained scale, where the way to the end itself has no end.
 _EDGE = 1e-3
+# Log evidences further apart than this, in nats, are those of two fixed points.
+_APART = 0.1
 
 
 class Maximum(NamedTuple):
     """The point of the largest evidence times prior."""
 
     params: dict[str, Any]  # values of all hyperparameters, fixed ones included
+    log_evidence: float  # there, from where the search had come
     log_prior: float  # log prior density of the `sample` hyperparameters there
     converged: bool  # whether the optimiser has, inside the bounds
     # Those that stopped at the edge of the region searched, or of a domain with two ends.
@@ -55,6 +61,19 @@ class Maximum(NamedTuple):
             )
 
 
+def warn_of_fixed_points(maximum: Maximum, result: EPResult) -> None:
+    """Warn where EP comes to another evidence from a fresh start than the search came to."""
+    error, found = result.log_evidence_error, (maximum.log_evidence, result.log_evidence)
+    if abs(found[0] - found[1]) > _APART + 3.0 * error:
+        warnings.warn(
+            "EP has several fixed points at the hyperparameters that the search found: the log "
+            f"evidence is {found[0]:.4g} where it ended and {found[1]:.4g} from a fresh start. The "
+            "posterior has several modes; use NUTS from several starts",
+            ConvergenceWarning,
+            stacklevel=outside(),
+        )
+
+
 def maximize(engine: Engine, call: Call) -> Maximum:
     """Find the hyperparameters that make the data most probable.
 
@@ -77,6 +96,7 @@ def maximize(engine: Engine, call: Call) -> Maximum:
     fixed = {k: np.asarray(v) for k, v in inventory.hyperparameters.items()}
     return Maximum(
         params={**fixed, **learned},
+        log_evidence=float(end.evaluation.log_evidence),
         log_prior=float(end.evaluation.log_prior),
         converged=bool(end.outcome.success) and not at_bound,
         at_bound=at_bound,
