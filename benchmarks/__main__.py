@@ -10,7 +10,7 @@ import click
 
 MODULES = (
     "active_top",
-    *("accuracy", "active_tasks", "arena", "calibration_cases", "coverage", "dynamic", "labels"),
+    *("accuracy", "active_tasks", "arena", "calibration_cases", "dynamic", "labels"),
     *("lists", "online_synthetic", "order_subsets", "ordinal", "ratings_peers"),
     *("ratings_protocol", "retrieval", "scale", "speed"),
 )

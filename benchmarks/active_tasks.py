@@ -1,24 +1,171 @@
-"""The two data sets of active learning, and the priors that were tried on them."""
+"""The two data sets of active learning, and the priors that were tried on them.
+
+Active learning on data with known targets: who is asked what, and how fast errors fall.
+
+A trial draws a pool of candidate pairs and a way of asking picks from it, one at a time. The answer
+is the true order of the two targets. After every answer EP gives the posterior of all items, and
+the error is the share of *all* pairs of items that the posterior means put in the wrong order; a
+pair of equal targets counts one half, as nothing can be right or wrong about it. Pools hold no such
+pairs: nobody could answer them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import jax
 import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
+from scipy.stats import binomtest, rankdata
 from tinygp import transforms
 from tinygp.kernels import DotProduct, Kernel
 
 from bayesrank import gp
-from benchmarks.active_simulation import Model, Task, Trial, run_trials
-from benchmarks.pictures import draw_learning_curves
+from bayesrank.active import (
+    Acquisition,
+    Beliefs,
+    bald,
+    best_pairs,
+    entropy_gain,
+    margin_variance,
+    pool_variance,
+    random_gain,
+)
+from bayesrank.active.settle import Answers, SkillPrior, settle
 
-__all__ = ["BOSTON", "COMMANDS", "DIABETES", "boston_task", "diabetes_task", "prior"]
+Array = np.ndarray
+
+# Ways of asking: each makes an acquisition of a random key and the pool of candidate pairs.
+WAYS: Mapping[str, Callable[[jax.Array, Array], Acquisition]] = {
+    "random": lambda key, pool: random_gain(key),
+    "entropy": lambda key, pool: entropy_gain,
+    "bald": lambda key, pool: bald,
+    "variance": lambda key, pool: margin_variance,
+    "pool variance": lambda key, pool: pool_variance,
+}
+
+
+class Task(NamedTuple):
+    """Items: standardised features (n, d), and the targets (n,) that order them."""
+
+    X: Array
+    target: Array
+
+
+class Model(NamedTuple):
+    """SkillPrior covariance of the skills, (n, n), and the standard deviation of a performance."""
+
+    covariance: Array
+    noise: float
+
+
+class Trial(NamedTuple):
+    """What happened after 1, 2, ... answers.
+
+    Attributes
+    ----------
+    error
+        Share of all pairs in the wrong order, (answers,).
+    spread
+        Variance of the margins of all pairs, summed, as a share of what it was before, (answers,).
+    asked
+        The questions, winner first, (answers, 2).
+    """
+
+    error: Array
+    spread: Array
+    asked: Array
+
+
+def simulate(
+    task: Task, model: Model, way: str, seed: int, answers: int, pool_size: int = 1_000
+) -> Trial:
+    """Ask, answer and learn, one question at a time."""
+    pool = _draw_pool(task.target, pool_size, np.random.default_rng(seed))
+    acquisition = WAYS[way](jax.random.key(seed), pool)
+    n = len(task.target)
+    prior = SkillPrior(np.zeros(n), model.covariance)
+    mean, covariance, sites = *prior, np.zeros((2, 0))
+    asked = np.zeros((answers, 2), int)
+    error, spread = np.zeros(answers), np.zeros(answers)
+    for t in range(answers):
+        beliefs = Beliefs(*(np.asarray(x, np.float32) for x in (mean, covariance, model.noise)))
+        pair = np.asarray(best_pairs(acquisition, beliefs, candidates=pool, exclude=asked)[0][0])
+        first_wins = task.target[pair[0]] > task.target[pair[1]]
+        asked[t] = pair if first_wins else pair[::-1]
+        known = Answers(asked[: t + 1], np.full(t + 1, model.noise))
+        tau, nu = np.pad(sites, ((0, 0), (0, 1)))
+        fit = settle(prior, known, (tau, nu), tol=1e-5)
+        mean, covariance, sites = fit.mean, fit.covariance, np.stack([fit.tau, fit.nu])
+        error[t] = pair_error(mean, task.target)
+        spread[t] = _total_spread(covariance) / _total_spread(model.covariance)
+    return Trial(error, spread, asked)
+
+
+def run_trials(
+    task: Task, model: Model, way: str, seeds: range, answers: int, pool_size: int = 1_000
+) -> Trial:
+    """Stack the trials of several seeds: error and spread (seeds, answers), asked (.., 2)."""
+    trials = [simulate(task, model, way, seed, answers, pool_size) for seed in seeds]
+    return Trial(*(np.stack(part) for part in zip(*trials, strict=True)))
+
+
+def pair_error(mean: Array, target: Array) -> float:
+    """Share of all pairs in the wrong order; one half for pairs that are equal in either."""
+    predicted, true = rankdata(mean, "dense"), rankdata(target, "dense")
+    signs = np.sign(predicted[:, None] - predicted) * np.sign(true[:, None] - true)
+    n = len(target)
+    return float(0.5 * (1.0 - signs.sum() / (n * (n - 1))))
+
+
+def _draw_pool(target: Array, size: int, rng: np.random.Generator) -> Array:
+    pairs = np.stack(np.triu_indices(len(target), 1), axis=1)
+    pairs = pairs[target[pairs[:, 0]] != target[pairs[:, 1]]]
+    return rng.permuted(pairs[rng.choice(len(pairs), size, replace=False)], axis=1)
+
+
+def _total_spread(covariance: Array) -> float:
+    return float(len(covariance) * np.trace(covariance) - covariance.sum())
+
+
+def draw_learning_curves(ax: Any, curves: Mapping[str, Array], *, band: str) -> None:
+    """Errors (trials, answers) by name: averages, and bands of their "sd" or "se"."""
+    for number, (name, table) in enumerate(curves.items()):
+        answers, mean = np.arange(1, table.shape[1] + 1), table.mean(axis=0)
+        width = table.std(axis=0, ddof=1) / (len(table) ** 0.5 if band == "se" else 1.0)
+        ax.plot(answers, mean, color=f"C{number}", label=name)
+        ax.fill_between(answers, mean - width, mean + width, color=f"C{number}", alpha=0.18, lw=0)
+    ax.set(xlabel="answers", ylabel="pairs in the wrong order")
+    ax.legend(frameon=False, fontsize="small")
+
+
+def draw_running_loss(ax: Any, losses: Mapping[str, Array], best: float) -> None:
+    """Average loss of all examples so far, of tables (trials, examples) by name."""
+    for name, table in losses.items():
+        length = table.shape[1]
+        running = (table.cumsum(1) / np.arange(1, length + 1)).mean(0)
+        shown = np.unique(np.geomspace(10, length, 300).astype(int))
+        ax.plot(shown, running[shown - 1], label=f"{name} {running[-1]:.3f}")
+    ax.axhline(best, color="0.4", linestyle="--", linewidth=1, label=f"the true rule {best:.3f}")
+    ax.set(xscale="log", xlabel="examples", ylabel="average rank loss so far")
+    ax.set_ylim(bottom=0.0)
+    ax.legend(frameon=False, fontsize="small")
+
+
+def draw_reliability(ax: Any, probability: Array, happened: Array, bins: int = 20) -> None:
+    """How often events happened against their probability, with Wilson's 90% intervals."""
+    p, seen = np.ravel(probability), np.ravel(happened)
+    groups = np.array_split(np.argsort(p, kind="stable"), bins)
+    share = np.array([seen[group].mean() for group in groups])
+    tests = [binomtest(int(seen[group].sum()), len(group)) for group in groups]
+    ends = np.array([test.proportion_ci(0.9, method="wilson") for test in tests]).T
+    ax.plot([0, 1], [0, 1], color="0.7", lw=1, zorder=0)
+    ax.errorbar([p[group].mean() for group in groups], share, np.abs(ends - share), fmt="o-")
+    ax.set(xlabel="predicted probability of a level", ylabel="how often it was the rating")
 
 
 def boston_task() -> Task:

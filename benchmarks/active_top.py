@@ -19,8 +19,6 @@ from scipy.special import ndtr
 from bayesrank.active import Beliefs, QueryLoop
 from bayesrank.infer import ConvergenceWarning
 
-__all__ = ["COMMANDS", "WAYS", "recall", "series_until_settled"]
-
 Array = Any
 
 

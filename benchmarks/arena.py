@@ -23,8 +23,6 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import kendalltau, norm
 
-__all__ = ["COMMANDS", "WORLDS", "draw", "rank_intervals"]
-
 Floats = NDArray[np.float64]
 _TAIL = norm.ppf(0.95)
 EFFECTS = ("judges", "categories", "position")

@@ -32,11 +32,6 @@ from scipy.special import logsumexp, ndtr
 
 from bayesrank.ranking import rank_interval, rank_samples
 
-__all__ = [
-    *("FIGURES", "Case", "Trial", "drawn", "figures", "of_draws", "of_levels", "of_normals"),
-    *("plot", "read_table", "run", "table"),
-]
-
 RANKS = ("ranks 90%", "ranks 90%, randomised")
 FIGURES = ("50%", "90%", *RANKS, "PIT spread", "slope")
 

@@ -38,11 +38,8 @@ from benchmarks.calibration import (
     run,
     table,
 )
-from benchmarks.calibration_people import arena, numbers, ratings
+from benchmarks.calibration_people import arena, exact_weights, numbers, ratings
 from benchmarks.dynamic import skills_now
-from benchmarks.version_space import exact_weights
-
-__all__ = ["CASES", "POINTS"]
 
 _ERROR_DRIVEN = "moved by errors, one example at a time: no distribution"
 POINTS = {

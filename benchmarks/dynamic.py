@@ -26,8 +26,6 @@ from bayesrank.infer import EP
 from bayesrank.models import dynamic_thurstone
 from bayesrank.solvers.comparisons import DynamicEP
 
-__all__ = ["COMMANDS", "METHODS", "coverage", "losses", "skills_now", "spreads"]
-
 Array = NDArray[np.float64]
 
 _FIRST = np.datetime64("2015-01-31")  # the first day after the season of 2014

@@ -10,8 +10,6 @@ from typing import Any
 import click
 import numpy as np
 
-__all__ = ["COMMANDS"]
-
 
 @click.group()
 def labels() -> None:

@@ -10,8 +10,6 @@ import click
 import numpy as np
 from sklearn.datasets import load_svmlight_file
 
-__all__ = ["COMMANDS"]
-
 
 class Lists(NamedTuple):
     """Features, grades and queries of the items of lists."""

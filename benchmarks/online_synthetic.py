@@ -23,8 +23,6 @@ from bayesrank.online import (
     synthetic_stream,
 )
 
-__all__ = ["COMMANDS"]
-
 LEVELS, TEST = 5, 1_000
 IDEAL = "the true rule"
 
@@ -171,7 +169,7 @@ def plot(study: SyntheticStudy, path: Path) -> None:
     """Draw the running losses, as in Figure 2, and write them to a PNG file."""
     from matplotlib.figure import Figure
 
-    from benchmarks.pictures import draw_running_loss
+    from benchmarks.active_tasks import draw_running_loss
 
     shown = [
         *("PRank", "WH eta=0.1", "OAP-VP tau=0.3", "OAP-Bagg tau=0.3", "OAP-BPM tau=0.3"),

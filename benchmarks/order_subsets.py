@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from bayesrank import OrderRanker
 
-__all__ = ["COMMANDS", "KINDS", "Spread", "people", "spread", "whole"]
-
 Array = NDArray[np.float64]
 
 KINDS = ("same taste", "own tastes", "two camps")

@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 
 from bayesrank import OrdinalGP
 
-__all__ = ["COMMANDS"]
-
 Array = NDArray[Any]
 
 DATA = ("diabetes quantile", "diabetes width", "anes96", "era", "esl", "lev", "swd")

@@ -13,8 +13,6 @@ from scipy.special import ndtr
 
 from bayesrank.distributions import Thurstone
 
-__all__ = ["Problem", "ard_gp", "fixed_gp", "gp_problem", "skills", "skills_problem"]
-
 LENGTHSCALE = 0.5
 JITTER = 1e-6
 

@@ -21,9 +21,7 @@ from numpy.typing import NDArray
 
 from bayesrank import CollaborativeOrdinalGP
 from bayesrank._arviz import import_arviz
-from benchmarks.ratings import Ratings, film_features, load
-
-__all__ = ["COMMANDS"]
+from benchmarks.ratings_protocol import Ratings, film_features, load
 
 Array = NDArray[Any]
 
@@ -224,7 +222,7 @@ def draw_calibration(probability: Array, levels: Array, folder: Path, seed: int 
     from matplotlib import pyplot as plt
 
     from bayesrank.diagnostics import randomized_pit
-    from benchmarks.pictures import draw_reliability
+    from benchmarks.active_tasks import draw_reliability
 
     folder.mkdir(parents=True, exist_ok=True)
     happened = levels[:, None] == np.arange(probability.shape[1])

@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
-__all__ = ["COMMANDS"]
-
 K1 = (0.6, 0.9, 1.2, 1.6, 2.0, 2.5)
 B = (0.3, 0.5, 0.75, 0.9)
 

@@ -18,8 +18,6 @@ import numpy as np
 from bayesrank.infer import EP
 from benchmarks import problems
 
-__all__ = ["COMMANDS", "measure"]
-
 Run = Callable[[], Any]
 
 

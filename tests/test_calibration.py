@@ -20,8 +20,8 @@ from benchmarks.calibration import (
     table,
 )
 from benchmarks.calibration_cases import CASES, POINTS
+from benchmarks.calibration_people import exact_weights
 from benchmarks.order_subsets import people, spread
-from benchmarks.version_space import exact_weights
 
 
 def conjugate(seed: int, factor: float = 1.0) -> Trial:
