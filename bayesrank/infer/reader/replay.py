@@ -57,7 +57,8 @@ def as_model(
         for name in counted:
             density = {k: places[name][k] for k in ("fn", "scale")}
             outputs, equations = needs(density)
-            read = {*outputs}.union(*(e.variables for e in equations))
+            read = {number for number in outputs if isinstance(number, int)}
+            read = read.union(*(e.variables for e in equations))
             first = [k for k in latents if numbers[k] in read and numbers[k] not in known]
             for each in first:
                 draw(each, dist.Normal().expand(source.inputs[each].shape).mask(False))
