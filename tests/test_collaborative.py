@@ -1,6 +1,7 @@
 """EM against a literal transcription of the paper, direct maximisation, and EP on the program."""
 
 import inspect
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -264,7 +265,8 @@ def test_numbers_to_come_are_the_gaussian_conditional_of_those_given(data, with_
     weights = np.linalg.solve(told, covariance[seen]).T
     expected = mean + weights @ (given - mean[seen])
     variance = np.diag(covariance - weights @ covariance[seen]) + noise**2
-    found = with_prior.predict_number(np.full(M, user), np.arange(M))
+    known = replace(with_prior, num_fitted=None)
+    found = known.predict_number(np.full(M, user), np.arange(M))
     np.testing.assert_allclose(found[0], expected, rtol=1e-7)
     np.testing.assert_allclose(found[1], variance, rtol=1e-7)
 
@@ -337,7 +339,7 @@ def test_the_program_at_ems_estimate_has_its_evidence_and_posterior(
         )
     expected = _evidence_of_the_program(result)
     np.testing.assert_allclose(ep.log_evidence, expected, atol=max(0.2 * error, 1e-5))
-    mean, variance = result.functions()
+    mean, variance = replace(result, num_fitted=None).functions()
     np.testing.assert_allclose(ep.mean["f"], mean, atol=error)
     np.testing.assert_allclose(ep.sd["f"] ** 2, variance, rtol=2 * error, atol=error)
 
@@ -413,6 +415,43 @@ def test_draws_have_the_posteriors_moments(plain):
     draws = plain[1].draw([3], 20_000)[:, 0]
     assert np.all(np.abs(draws.mean(axis=0) - mean) < 4 * np.sqrt(variance / 20_000))
     np.testing.assert_allclose(draws.var(axis=0), variance[0], rtol=0.05)
+
+
+def test_variances_integrate_over_mean_and_kernel(with_prior, data):
+    """Against draws of the regression on the items rated, and of these from their posterior."""
+    known, rng = replace(with_prior, num_fitted=None), np.random.default_rng(0)
+    user = int(np.argmin(np.bincount(data[0])))
+    seen = data[1][data[0] == user]
+    (item, *_) = np.setdiff1d(np.arange(M), seen)
+    n, rows, s = N, N + 6.0, len(seen)
+    sums = rows * with_prior.kernel
+    inside, across = sums[np.ix_(seen, seen)], sums[seen, item]
+    weights = np.linalg.solve(inside, across)
+    left = sums[item, item] - weights @ across
+    values = known.draw([user], 200_000)[:, 0, seen] - with_prior.mean[seen]
+    sd = np.sqrt(left / rng.chisquare(rows - s, len(values)))
+    square = np.einsum("ks,ks->k", values, np.linalg.solve(inside, values.T).T)
+    # Weights and the mean are normal given the variance, and so is the value itself.
+    spread = sd * np.sqrt(1.0 + square + 1.0 / (n + with_prior.mean_strength))
+    drawn = values @ weights + spread * rng.normal(size=len(values))
+    mean, variance = with_prior.predict_latent([user], [item])
+    assert variance[0] > 1.05 * known.predict_latent([user], [item])[1][0]
+    np.testing.assert_allclose(drawn.mean() + with_prior.mean[item], mean[0], atol=0.02)
+    np.testing.assert_allclose(drawn.var(), variance[0], rtol=0.02)
+    draws, variances = with_prior.draw([user], 20_000)[:, 0], with_prior.functions([user])[1][0]
+    np.testing.assert_allclose(draws.var(axis=0), variances, rtol=0.06)
+    everybody = with_prior.with_new_users(1)  # who has rated nothing
+    factor = rows / (rows - 2.0) * (1.0 + 1.0 / (n + with_prior.mean_strength))
+    variances = factor * np.diagonal(with_prior.kernel)
+    np.testing.assert_allclose(everybody.functions([N])[1][0], variances)
+
+
+def test_a_variance_that_does_not_exist_is_that_of_the_known_kernel(few):
+    """Where a user rated more items than users and prior are worth."""
+    engine = EM("gaussian", strength=0.5, max_iterations=2)
+    result = engine.run([0, 0, 0, 1], [0, 1, 2, 0], [1.0, 2.0, 4.0, 2.0], progress_bar=False)
+    known = replace(result, num_fitted=None)
+    np.testing.assert_array_equal(result.functions([0])[1], known.functions([0])[1])
 
 
 def test_individual_models_are_those_of_one_user_at_a_time(data):

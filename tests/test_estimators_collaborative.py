@@ -369,7 +369,9 @@ def test_unknown_users_and_items_are_as_the_population(table, fitted):
     edges = np.append(0.0, edges) - np.append(0.0, edges).mean()
     noise = np.exp(result.state.shared_theta[-1])
     place = list(fitted.items_).index("Basil")
-    sd = np.sqrt(noise**2 + kernel[place, place])
+    rows = result.num_fitted + result.kernel_prior.tiers[0].strength
+    unsure = rows / (rows - 2.0) * (1.0 + 1.0 / (result.num_fitted + result.mean_strength))
+    sd = np.sqrt(noise**2 + unsure * kernel[place, place])
     expected = np.diff(norm.cdf((edges - mean[place]) / sd), prepend=0.0, append=1.0)
     guess = fitted.predict_proba(["nobody"], ["Basil"], unknown="population")[0]
     np.testing.assert_allclose(guess, expected, atol=1e-6)

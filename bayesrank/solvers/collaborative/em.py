@@ -213,6 +213,7 @@ class EM:
                 kernels,
                 prior,
                 self._mean_strength,
+                len(np.unique(observations.users)),
                 log_evidence=loop.log_evidence,
                 log_prior=loop.log_prior,
                 trace=np.asarray(loop.trace),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -26,6 +27,7 @@ from bayesrank.solvers.collaborative.likelihoods import (
     posteriors,
 )
 from bayesrank.solvers.collaborative.new_data import extend_prior, fit_users
+from bayesrank.solvers.collaborative.predictive import Explained, PredictiveFactors
 from bayesrank.solvers.collaborative.state import EMState
 
 Array = NDArray[np.float64]
@@ -48,6 +50,8 @@ class EMResult:
         Prior of the kernel, which a program takes as its ``strength``.
     mean_strength
         How many users the prior of the mean is worth.
+    num_fitted
+        How many users mean and kernel were learned of. None takes them as known.
     log_evidence
         Log probability of the observations at the estimate, in nats: exact for numbers, else EP's.
     log_prior
@@ -57,6 +61,11 @@ class EMResult:
         It may fall a little for levels, as EP's evidence is right at its fixed point only.
     converged
         Whether the last ten iterations changed less than the tolerance, and the sites converged.
+
+    Notes
+    -----
+    Variances of functions integrate over mean and kernel, if these have a prior; see
+    ``docs/systems/collaborative.md``. The likelihood's parameters are taken as known.
 
     Examples
     --------
@@ -74,6 +83,7 @@ class EMResult:
     base_kernels: Array = field(repr=False)
     kernel_prior: KernelPrior = field(repr=False)
     mean_strength: float
+    num_fitted: int | None
     log_evidence: float
     log_prior: float
     trace: Array = field(repr=False)
@@ -153,31 +163,49 @@ class EMResult:
         n = self.observations.num_users
         who = np.arange(n) if users is None else self._known(users, n, "user")
         different, place = np.unique(who, return_inverse=True)
-        scale, diagonal = self.state.user_scale[different], np.diagonal(self.kernel)
         mean = self.mean + self.state.user_level[different, None]
-        variance = scale[:, None] * diagonal
-        for user, across, shift, gain in self._explained(different):
+        variance = self.state.user_scale[different, None] * np.diagonal(self.kernel)
+        for user, part in self._explained(different):
             row = np.searchsorted(different, user)
-            mean[row] += shift @ across
-            variance[row] -= ((gain @ across) * across).sum(axis=0)
+            mean[row] += part.shift
+            variance[row] = part.variance(variance[row])
         return mean[place], variance[place]
+
+    @cached_property
+    def _predictive(self) -> PredictiveFactors | None:
+        if self.num_fitted is None or not (self.collaborative and self.kernel_prior.informative):
+            return None
+        m = len(self.mean)
+        return PredictiveFactors.of(self.kernel_prior, self.mean_strength, self.num_fitted, m)
 
     def _explained(
         self, users: NDArray[np.int64], columns: dict[int, Any] | None = None
-    ) -> Iterator[tuple[int, Array, Array, Array]]:
-        """Of those of different `users` who have observations: ``P_j Sigma``, ``a_j``, ``G_j``.
-
-        ``P_j Sigma`` (s, m) is with the user's own scale, and of a user's `columns` if given.
-        """
+    ) -> Iterator[tuple[int, Explained]]:
+        """What observations say of different `users`, at all items or a user's `columns`."""
         seen, state = self.observations, self.state
-        wanted, groups = np.arange(len(self.mean)), groups_of(seen, users)
+        every, factors, rest = np.arange(len(self.mean)), self._predictive, set(users.tolist())
         with threadpool_limits(1, user_api="blas"):
+            groups = groups_of(seen, users)
             for stack in posteriors(groups, seen, state.mean, state.kernel, state):
                 for row, user in enumerate(stack.users.tolist()):
-                    items = seen.items[stack.rows[row]].T[:, :, None]
-                    wanted = wanted if columns is None else columns[user]
-                    across = np.tensordot(seen.weights, state.kernel[items, wanted], 1)
-                    yield user, state.user_scale[user] * across, stack.shift[row], stack.gain[row]
+                    rest.remove(user)
+                    items = seen.items[stack.rows[row]]
+                    wanted = every if columns is None else columns[user]
+                    block = state.kernel[items.T[:, :, None], wanted]
+                    across = state.user_scale[user] * np.tensordot(seen.weights, block, 1)
+                    shift, gain = stack.shift[row], stack.gain[row]
+                    part = Explained(shift @ across, gain @ across, across)
+                    if factors is not None:
+                        square = shift @ stack.mean[row] - (gain * stack.covariance[row]).sum()
+                        part = factors.widen(part, np.unique(items), square, state.kernel, wanted)
+                    yield user, part
+        if factors is None:
+            return
+        for user in rest:
+            wanted = every if columns is None else columns[user]
+            empty, nothing = np.zeros((0, len(wanted))), np.zeros(0, np.int64)
+            part = Explained(np.zeros(len(wanted)), empty, empty)
+            yield user, factors.widen(part, nothing, 0.0, state.kernel, wanted)
 
     def draw(self, users: ArrayLike, num_samples: int = 200, seed: int = 0) -> Array:
         """Draw users' functions at every item from their posteriors, shape (num_samples, u, m).
@@ -205,8 +233,8 @@ class EMResult:
         draws = np.empty((num_samples, len(who), len(self.mean)))
         for column, user in enumerate(who.tolist()):
             covariance = self.state.user_scale[user] * self.kernel
-            for _, across, _, gain in self._explained(np.array([user])):
-                covariance = covariance - (gain @ across).T @ across
+            for _, part in self._explained(np.array([user])):
+                covariance = part.covariance(covariance)
             values, vectors = np.linalg.eigh(covariance)
             # Eigenvalues that are negative at rounding level are zero.
             root = vectors * np.sqrt(np.maximum(values, 0.0))
@@ -239,9 +267,9 @@ class EMResult:
         different, starts = np.unique(who[order], return_index=True)
         rows = dict(zip(different.tolist(), np.split(order, starts)[1:], strict=True))
         columns = {user: what[mine] for user, mine in rows.items()}
-        for user, across, shift, gain in self._explained(different, columns):
-            mean[rows[user]] += shift @ across
-            variance[rows[user]] -= ((gain @ across) * across).sum(axis=0)
+        for user, part in self._explained(different, columns):
+            mean[rows[user]] += part.shift
+            variance[rows[user]] = part.variance(variance[rows[user]])
         return mean, variance
 
     def predict_number(self, users: ArrayLike, items: ArrayLike) -> tuple[Array, Array]:
