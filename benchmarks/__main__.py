@@ -9,8 +9,7 @@ import os
 import click
 
 MODULES = (
-    "active_top",
-    *("accuracy", "active_tasks", "arena", "calibration_cases", "dynamic", "labels"),
+    *("accuracy", "active_tasks", "active_top", "arena", "calibration_cases", "dynamic", "labels"),
     *("lists", "online_synthetic", "order_subsets", "ordinal", "ratings_peers"),
     *("ratings_protocol", "retrieval", "scale", "speed"),
 )

@@ -61,7 +61,7 @@ def series_until_settled(
     while not (progress := loop.progress()).done and progress.answers < limit:
         _answer(loop, skill, rng)
     right = _best(loop.beliefs.mean, k) == _best(skill, k)
-    return progress.answers, progress.done, right
+    return progress.answers, (progress.settled or 0.0) >= loop.rule.level, right
 
 
 def _answer(loop: QueryLoop, skill: Array, rng: np.random.Generator) -> None:

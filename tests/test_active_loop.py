@@ -347,7 +347,7 @@ def test_stopping_rules():
     assert progress.settled == pytest.approx(np.mean(same))
     assert top_settled(loop.result.mean["f"], draws, 1) < 1
     stopped = prior_loop(stop_gain=5.0).progress()
-    assert stopped.done and stopped.reason == "no question is expected to gain more than 5 nats"
+    assert stopped.done and stopped.reason == "no question is expected to gain more than 5"
 
 
 @pytest.mark.slow
@@ -471,7 +471,7 @@ def test_what_is_left_to_ask_differs_by_judge():
     ann, bo = loop.ask(judge="Ann")[0].gain, loop.ask(judge="Bo")[0].gain
     assert loop.progress(judge="Ann").gain == ann > bo
     assert loop.progress(judge="Bo").gain == bo
-    assert loop.progress(judge="Bo").reason == "no question is expected to gain more than 0.15 nats"
+    assert loop.progress(judge="Bo").reason == "no question is expected to gain more than 0.15"
 
 
 @pytest.mark.slow

@@ -125,7 +125,7 @@ def test_an_item_can_be_named_and_the_rule_stops(items, ask):
     code, out, _ = ask(["Latte", "Espresso", "Filter", "[b]Mokka"], items)
     assert code == 0 and len(events()) > count - 1
     code, out, _ = ask(["q"], items, "--min-gain", "5")
-    assert out.count("Enough: no question is expected to gain more than 5 nats.") == 1 and code == 0
+    assert out.count("Enough: no question is expected to gain more than 5.") == 1 and code == 0
 
 
 def test_items_that_are_called_like_keys(items, ask):

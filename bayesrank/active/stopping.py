@@ -59,7 +59,7 @@ class StoppingRule(NamedTuple):
         if gain is None:
             reason = "every question has been asked"
         elif self.gain is not None and gain < self.gain:
-            reason = f"no question is expected to gain more than {self.gain:g} nats"
+            reason = f"no question is expected to gain more than {self.gain:g}"
         elif self.top is not None and settled is not None and settled >= self.level:
             best = "best item is" if self.top == 1 else f"best {self.top} items are"
             reason = f"the {best} settled with probability {settled:.2f}"
