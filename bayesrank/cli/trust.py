@@ -189,6 +189,8 @@ def _has_margins(data: ComparisonData, result: Any) -> bool:
 
 def _independent(data: ComparisonData, effects: "list[DesignEffect]") -> tuple[CheckStatus, str]:
     if not effects:
+        if data.orders is not None:
+            return "n/a", "the check is for comparisons"
         none = "no column of the file repeats"
         return ("not checked", "skills move") if data.times is not None else ("n/a", none)
     worst = effects[0]

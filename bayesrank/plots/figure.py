@@ -43,12 +43,6 @@ def frame(ax: Axes, xlabel: str, ylabel: str | None, title: str | None = None) -
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def plain_legend(ax: Axes, **where: Any) -> None:
-    """A legend without a frame, whose names are no formulas."""
-    for text in ax.legend(frameon=False, **where).get_texts():
-        text.set_parse_math(False)
-
-
 def heat_map(
     ax: Axes,
     values: NDArray[Any],
