@@ -380,7 +380,7 @@ def test_no_key_is_lost_while_the_ranking_is_learned(terminal, tmp_path):
     terminal.wait_for("No answers yet.")
     terminal.press(b"=")
     terminal.wait_for("Choosing the next question ...", seconds=5)  # and not without a word
-    terminal.press(b"12\x1b[Cx\x1b[D=")  # in the seconds that compiling for ties takes
+    terminal.press(b"12\x1b[Cx\x1b[D=q")  # in the seconds that compiling for ties takes
     terminal.wait_for("answers saved to answers.jsonl (")
     assert terminal.leave() == 0
     kinds = [event.kind for event in events(tmp_path / "answers.jsonl")]

@@ -90,9 +90,10 @@ def test_distinct_rows_are_left_as_they_are():
 @pytest.mark.slow
 def test_the_heaviest_component_is_one_of_the_mixture(data):
     result: Any = PairwiseRanker(num_samples=50).fit(data[0]).result
-    found, number = heaviest(result), int(np.argmax(result.weights))
-    np.testing.assert_array_equal(found.joint_mean, result.component_means[number])
-    assert found.params["scale"] == result.points["scale"][number]
+    mixture = result.mixture
+    found, number = heaviest(result), int(np.argmax(mixture.weights))
+    np.testing.assert_array_equal(found.joint_mean, mixture.means[number])
+    assert found.params["scale"] == mixture.points["scale"][number]
 
 
 @pytest.mark.slow

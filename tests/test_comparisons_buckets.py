@@ -37,13 +37,13 @@ def assert_same(result: Any, direct: Any) -> None:
     assert result.shapes == direct.shapes
     assert_allclose(result.joint_mean, direct.joint_mean, atol=1e-9)
     assert_allclose(result.joint_covariance, direct.joint_covariance, atol=1e-9)
-    assert_allclose(result.component_means, direct.component_means, atol=1e-9)
+    assert_allclose(result.mixture.means, direct.mixture.means, atol=1e-9)
     assert_allclose(result.log_evidence, direct.log_evidence, atol=1e-9)
     assert_allclose(result.mean["scale"], direct.mean["scale"], rtol=1e-9)
     # Draws are of the shape that the program has, and their weights are of its density.
     for name, draws in direct.draws.items():
         assert_allclose(result.draws[name], draws, atol=1e-8)
-    assert_allclose(result.log_proposals, direct.log_proposals, atol=1e-7)
+    assert_allclose(result.drawn.log_proposals, direct.drawn.log_proposals, atol=1e-7)
 
 
 @pytest.mark.slow

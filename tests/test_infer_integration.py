@@ -142,7 +142,7 @@ def test_a_straight_line_with_an_unknown_noise_by_the_natural_call():
     for number, name in enumerate(("intercept", "slope")):
         assert_allclose(result.mean[name], centre[number], atol=0.05 * sd[number])
         assert_allclose(result.sd[name], sd[number], rtol=0.05)
-    assert_allclose(result.mean["noise"], weight @ noise, atol=0.05 * result.sd["noise"])
+    assert_allclose(result.mean["noise"], weight @ noise, atol=0.05 * float(result.sd["noise"]))
     assert result.converged and result.errors["noise"] < 0.05
 
 
@@ -271,7 +271,7 @@ def test_the_maximum_says_that_modes_compete():
 
 def distances(y, first, second):
     scale = numpyro.sample("scale", dist.HalfNormal(2.0))
-    f = numpyro.sample("f", dist.Normal(0.0, scale).expand([6]))
+    f = jnp.asarray(numpyro.sample("f", dist.Normal(0.0, scale).expand([6])))
     numpyro.sample("y", dist.Normal(jnp.abs(f[first] - f[second]), 0.2), obs=y)
 
 
