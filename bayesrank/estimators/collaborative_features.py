@@ -14,7 +14,6 @@ from bayesrank._tables import numbers_alone
 from bayesrank.estimators.checks import standardization
 from bayesrank.estimators.collaborative_data import Labels, id_list
 from bayesrank.infer import ConvergenceWarning
-from bayesrank.solvers.collaborative import EM
 
 Array = NDArray[np.float64]
 
@@ -227,7 +226,7 @@ _MOST_ITEMS, _MOST_RATINGS = 500, 20_000
 
 
 def chosen_share(
-    engine: Callable[[float | None], EM],
+    engine: Callable[[float | None], Any],
     users: NDArray[np.int64],
     items: NDArray[np.int64],
     ratings: Array,
@@ -239,7 +238,7 @@ def chosen_share(
     Parameters
     ----------
     engine
-        Makes an engine from a share; None learns the noise.
+        Makes an `EM` from a share; None learns the noise.
     users, items, ratings
         Numbers from 0, and what was said, shape (K,).
     kernels

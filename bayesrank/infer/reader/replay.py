@@ -26,8 +26,8 @@ def as_model(
     """Make a NumPyro program without arguments, whose unobserved sites are `latents`.
 
     Sites in `fixed` have these values, and no density unless `data` names them; all others have
-    their initial value and none. Latents that follow from each other within a scan have values
-    first, and their densities are factors.
+    their initial value and none. Latents that follow from each other within a scan, and one value of
+    several elements of a plate, come without a density, which is a factor.
     """
     places = jax.tree.unflatten(source.tree, range(len(source.outputs)))
     numbers = {name: given.number for name, given in source.inputs.items()}
@@ -54,6 +54,9 @@ def as_model(
             shape = shape[: len(shape) - len(fn.shape())]
             known[numbers[name]] = numpyro.sample(name, fn, sample_shape=shape)
 
+        def draw_without_density(name: str) -> None:
+            draw(name, dist.Normal().expand(source.inputs[name].shape).mask(False))
+
         for name in counted:
             density = {k: places[name][k] for k in ("fn", "scale")}
             outputs, equations = needs(density)
@@ -61,13 +64,16 @@ def as_model(
             read = read.union(*(e.variables for e in equations))
             first = [k for k in latents if numbers[k] in read and numbers[k] not in known]
             for each in first:
-                draw(each, dist.Normal().expand(source.inputs[each].shape).mask(False))
+                draw_without_density(each)
             if name in latents and numbers[name] not in known:
                 site = computed(density)
-                scale = site["scale"]
-                with nullcontext() if scale is None else handlers.scale(scale=scale):
-                    draw(name, site["fn"])
-                continue
+                shape, own = source.inputs[name].shape, site["fn"].shape()
+                if shape[len(shape) - len(own) :] == own and len(own) <= len(shape):
+                    scale = site["scale"]
+                    with nullcontext() if scale is None else handlers.scale(scale=scale):
+                        draw(name, site["fn"])
+                    continue
+                draw_without_density(name)
             site = computed(places[name])
             inside = jnp.all(site["fn"].support(site["value"])) if name in latents else True
             numpyro.factor(f"{name}_density", jnp.where(inside, log_density_of(site), -jnp.inf))
