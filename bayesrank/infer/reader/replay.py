@@ -26,8 +26,8 @@ def as_model(
     """Make a NumPyro program without arguments, whose unobserved sites are `latents`.
 
     Sites in `fixed` have these values, and no density unless `data` names them; all others have
-    their initial value and none. Latents that follow from each other within a scan, and one value of
-    several elements of a plate, come without a density, which is a factor.
+    their initial value and none. Latents that follow from each other within a scan, and one value
+    of several elements of a plate, come without a density, which is a factor.
     """
     places = jax.tree.unflatten(source.tree, range(len(source.outputs)))
     numbers = {name: given.number for name, given in source.inputs.items()}
