@@ -287,6 +287,5 @@ def test_a_result_brings_its_own_arguments(checked):
 
 @pytest.mark.parametrize("rows, count", [(1, 4000), (2_500, 4000), (7_000, 1000), (10**6, 1000)])
 def test_fewer_draws_are_weighed_by_many_data(rows, count):
-    called = {"model_args": (3, np.zeros((rows, 2))), "model_kwargs": {"weights": None}}
-    result: Any = SimpleNamespace(**called)
+    result: Any = SimpleNamespace(traced=SimpleNamespace(num_rows=rows))
     assert _number_of_draws(result) == count
