@@ -168,13 +168,13 @@ class EP(Engine):
             program = self.trace(args, kwargs, given)
             call = Call(program, args, kwargs, given, rng_key, num_samples, dict(init or {}))
             call = call._replace(num_restarts=num_restarts, callback=callback)
-            if not program.initial:  # no hyperparameters, so nothing is compiled to find them
-                return self._held(call, given)
             return self._inferred(call, nuts).of_program(program)
 
     def _inferred(self, call: Call, nuts: WalkSettings) -> EPResult:
         """The posterior, with hyperparameters treated as chosen."""
         given = call.params
+        if not call.program.initial:  # no hyperparameters, so nothing is compiled to find them
+            return self._held(call, given)
         inventory = traced_inventory(self, call.program, given)
         if not inventory.supports:
             return self._held(call, given)

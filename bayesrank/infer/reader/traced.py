@@ -151,16 +151,7 @@ class Traced:
 
     def kept(self) -> Traced:
         """The same, whatever happens to the arrays that the program has read."""
-        return self.at(
-            [
-                np.array(x)
-                if isinstance(x, np.ndarray)
-                else jnp.copy(x)
-                if not isinstance(x, core.Tracer)
-                else x
-                for x in self.constants
-            ]
-        )
+        return self.at([_copied(x) for x in self.constants])
 
     @property
     def num_rows(self) -> int:
@@ -210,6 +201,12 @@ class Traced:
                 (holds,) = evaluated(equations, [number], dict(known))
                 found.append((domain, jnp.asarray(holds)))
         return found
+
+
+def _copied(x: Any) -> Any:
+    if isinstance(x, core.Tracer):
+        return x
+    return np.array(x) if isinstance(x, np.ndarray) else jnp.copy(x)
 
 
 def _as_input(value: Any, given: _Input) -> Any:
