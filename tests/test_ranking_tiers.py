@@ -258,6 +258,9 @@ def test_a_mixture_says_without_draws_what_its_draws_say():
     better = np.mean(samples[:, first] > samples[:, second], axis=0)
     np.testing.assert_allclose(mixture.better(first, second)[:3], better[:3], atol=0.01)
     assert mixture.better(2, 2) == 0.5
+    weights = np.random.default_rng(0).dirichlet(np.ones(7), 50)
+    apart = [np.broadcast_to(x, (7, *np.shape(x))) for x in ([9.0, 0.0], np.eye(2) * 1e-9)]
+    assert max(SkillMixture(each, *apart).better(0, 1) for each in weights) == 1.0
     averages, group = (
         np.array([[0.5, 0.5, 0, 0, 0], [0, 0, 0.2, 0.2, 0.6]]),
         np.array([0, 0, 1, 1, 1]),

@@ -25,7 +25,7 @@ from bayesrank.models import (
 )
 from bayesrank.solvers.comparisons import DynamicEP
 from bayesrank.solvers.label_ranking import LabelRankingEP
-from bayesrank.solvers.orders import OrdersEP
+from bayesrank.solvers.orders import OrdersEP, each_order_once
 
 _FLAGS = {
     "ard",
@@ -92,7 +92,7 @@ class EPEstimator(Fitted):
 
         It leaves out a log likelihood of over 80 MB, and raises a `NotFittedError` before `fit`.
         """
-        result: Any = self.result
+        result: Any = each_order_once(self.result)
         coords, dims = self._axes()
         small = result.num_samples * len(result.model_args[1]) <= _MOST_NUMBERS
         return to_arviz(result, coords=coords, dims=dims, num_predictive=0, log_likelihood=small)

@@ -184,7 +184,8 @@ class LabelUtilities(NamedTuple):
         """Probability that each label performs better than the zero, shape (m, c)."""
         variance = 1.0 + np.diagonal(self.covariance, axis1=2, axis2=3)
         spread = np.sqrt(variance + self.zero_noise[:, None, None] ** 2)
-        return np.tensordot(self.weights, np.asarray(ndtr(self.mean / spread), float), 1)
+        relevant = np.tensordot(self.weights, np.asarray(ndtr(self.mean / spread), float), 1)
+        return np.minimum(relevant, 1.0)  # weights add up to one but for rounding
 
     def wins(self) -> Array:
         """Number of other labels that each label is expected to beat, shape (m, c)."""

@@ -119,7 +119,7 @@ class OrderRanker(NamedRanker):
         data = events(numbers, len(names), sample_weight)
         skills, kept = self._known_of(len(names), features, feature_names)
         self._keep(fit_skills(data, skills, self._settings(), callback), kept)
-        self.components_ = linked_items(len(names), *data) if features is None else None
+        self.components_ = linked_items(len(names), *data[:3]) if features is None else None
         self.names_ = names
         return self
 

@@ -437,8 +437,9 @@ class EPResult(GaussianMoments):
 
     @property
     def _is_cheap_to_judge(self) -> bool:
-        few = self.joint_mean.size <= _MOST_LATENTS and self.traced.num_rows <= _MOST_ROWS
-        return few and self.structure == "dense" and not self.marginalized_sites
+        whole = self.structure == "dense" and not self.marginalized_sites
+        few = self.joint_mean.size <= _MOST_LATENTS
+        return whole and few and self.traced.num_rows <= _MOST_ROWS
 
     def _known_accuracy(self) -> str:
         """What has been found out about the accuracy, or where to look."""

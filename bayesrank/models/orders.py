@@ -21,7 +21,7 @@ References
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -32,12 +32,16 @@ from jax import Array
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
+from bayesrank._memory import check_memory
 from bayesrank._validate import check_features, check_places
 from bayesrank.distributions import Thurstone
 from bayesrank.models.comparisons import feature_kernel, independent_skills, process_skills
 
 STEP = 0.02
 """Standard deviation of the noise of each of two performances that neighbouring groups compare."""
+
+# Of a place or condition, and of the site of each, in an engine.
+_BYTES_EACH = 48
 
 
 class Events(NamedTuple):
@@ -47,6 +51,7 @@ class Events(NamedTuple):
     # Places in ``items`` of the two sides of each condition, shape (N, M).
     better: NDArray[np.int64]
     worse: NDArray[np.int64]
+    counts: NDArray[np.int64] | None = None  # how many events each row is, shape (N,)
 
 
 def events(
@@ -82,17 +87,20 @@ def events(
     rows = [_event(number, order, num_items) for number, order in enumerate(orders)]
     if not rows:
         raise ValueError("orders is empty; pass at least one order")
-    columns = [_padded([row[part] for row in rows]) for part in range(3)]
-    if counts is not None:
-        repeats = np.asarray(counts)
-        numbers = repeats.shape == (len(rows),) and repeats.dtype.kind in "iuf"
-        if not numbers or (repeats % 1 != 0).any() or (repeats < 1).any():
-            raise ValueError(
-                f"counts is {counts!r}; pass a positive whole number for each of the "
-                f"{len(rows)} orders"
-            )
-        columns = [np.repeat(column, repeats.astype(int), axis=0) for column in columns]
-    return Events(*columns)
+    items, better, worse = (_padded([row[part] for row in rows]) for part in range(3))
+    counted = None if counts is None else check_counts(counts, len(rows))
+    return Events(items, better, worse, counted)
+
+
+def check_counts(counts: npt.ArrayLike, size: int) -> NDArray[np.int64]:
+    """How many events each of `size` orders is, as whole numbers; or a `ValueError`."""
+    repeats = np.asarray(counts)
+    numbers = repeats.shape == (size,) and repeats.dtype.kind in "iuf"
+    if not numbers or (repeats % 1 != 0).any() or (repeats < 1).any():
+        raise ValueError(
+            f"counts is {counts!r}; pass a positive whole number for each of the {size} orders"
+        )
+    return repeats.astype(np.int64)
 
 
 def _event(
@@ -134,6 +142,7 @@ def thurstone_orders(
     items: ArrayLike,
     better: ArrayLike,
     worse: ArrayLike,
+    counts: ArrayLike | None = None,
     *,
     scale: ArrayLike | None = None,
     step: float = STEP,
@@ -152,8 +161,9 @@ def thurstone_orders(
     Parameters
     ----------
     num_items : int
-    items, better, worse : ArrayLike
-        Events, as `events` makes them: ``thurstone_orders(n, *events(orders, n))``.
+    items, better, worse, counts : ArrayLike
+        Events, as `events` makes them: ``thurstone_orders(n, *events(orders, n))``. A row that
+        counts k times is k events: the program draws noise for each.
     scale : ArrayLike, optional
         Prior standard deviation of a skill, positive. Without it ``scale`` is a site.
     step : float, default 0.02
@@ -173,7 +183,7 @@ def thurstone_orders(
     >>> int(result.mean["f"].argmax())
     2
     """
-    _perform(independent_skills(num_items, scale), items, better, worse, step)
+    _perform(independent_skills(num_items, scale), (items, better, worse), counts, step)
 
 
 def preference_orders(
@@ -181,6 +191,7 @@ def preference_orders(
     items: ArrayLike,
     better: ArrayLike,
     worse: ArrayLike,
+    counts: ArrayLike | None = None,
     *,
     ard: bool = False,
     step: float = STEP,
@@ -201,7 +212,7 @@ def preference_orders(
     ----------
     X : ArrayLike
         Standardised features of the items, shape (n, d).
-    items, better, worse, step
+    items, better, worse, counts, step
         As for `thurstone_orders`.
     ard : bool, default False
         Whether each feature has a lengthscale of its own.
@@ -213,14 +224,19 @@ def preference_orders(
     """
     X = check_features(X, "X")
     f = process_skills(X, feature_kernel(X.shape[1], ard))
-    _perform(f, items, better, worse, step)
+    _perform(f, (items, better, worse), counts, step)
 
 
-def _perform(f: Array, items: ArrayLike, better: ArrayLike, worse: ArrayLike, step: float) -> None:
+def _perform(f: Array, columns: Sequence[Any], counts: Any, step: float) -> None:
     """Perform at the skills, and observe the order of the performances."""
-    shown = check_places(items, "items", len(f))
+    if counts is not None:
+        columns = _one_by_one(columns, check_counts(counts, len(columns[0])))
+    shown = check_places(columns[0], "items", len(f))
     count, length = shown.shape
-    upper, lower = check_places(better, "better", length), check_places(worse, "worse", length)
+    upper, lower = (
+        check_places(side, name, length)
+        for side, name in zip(columns[1:], ("better", "worse"), strict=True)
+    )
     with numpyro.plate("events", count, dim=-2), numpyro.plate("places", length):
         noise = numpyro.sample("noise", dist.Normal(0.0, 1.0))
     performance = f[jnp.maximum(shown, 0)] + jnp.asarray(noise)
@@ -228,6 +244,18 @@ def _perform(f: Array, items: ArrayLike, better: ArrayLike, worse: ArrayLike, st
     with numpyro.plate("events", count, dim=-2), numpyro.plate("conditions", upper.shape[1]):
         distribution = Thurstone(margin, step).mask(upper >= 0)
         numpyro.sample("order", distribution, obs=jnp.ones(upper.shape, int))
+
+
+def _one_by_one(columns: Sequence[Any], counts: NDArray[np.int64]) -> list[Array]:
+    """Columns with a row for each event, if there is memory for these and their performances."""
+    total = int(counts.sum())
+    numbers = total * (np.shape(columns[0])[1] + np.shape(columns[1])[1])
+    fix = "OrderRanker works out equal orders once"
+    check_memory(_BYTES_EACH * numbers, f"{total:,} events one by one", fix)
+    return [
+        jnp.repeat(jnp.asarray(column), counts, axis=0, total_repeat_length=total)
+        for column in columns
+    ]
 
 
 def _at(performance: Array, places: Array) -> Array:

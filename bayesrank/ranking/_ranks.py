@@ -362,7 +362,8 @@ class SkillMixture(NamedTuple):
         gap, sd = self.means[:, first] - self.means[:, second], np.sqrt(np.maximum(both, 0.0))
         known = np.where(gap == 0.0, 0.5, gap > 0.0)
         chance = np.where(sd > 0.0, ndtr(gap / np.where(sd > 0.0, sd, 1.0)), known)
-        return np.tensordot(self.weights, chance, 1)
+        # Weights add up to one but for rounding.
+        return np.minimum(np.tensordot(self.weights, chance, 1), 1.0)
 
     def _variances(self) -> Array:
         return np.maximum(np.diagonal(self.covariances, axis1=1, axis2=2), 0.0)

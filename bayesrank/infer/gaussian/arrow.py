@@ -10,6 +10,10 @@ with one block in :math:`S_{ll}` for each group. With :math:`P = (D^{-1} + S_{ll
 block, the core sees sites of precision :math:`S_{uu} - S_{ul} P S_{lu}`. Given the core the groups
 are independent, with covariance :math:`P` and a mean that moves by :math:`-P S_{lu}` with it. So
 the work is in proportion to the number of groups.
+
+A group may stand for several equal ones: copies with latents and sites of their own, at the same
+numbers. A site's parameters are then those of all copies together, margins are those of one copy,
+and the core sees what all of them say.
 """
 
 from __future__ import annotations
@@ -110,6 +114,7 @@ class ArrowPrior(NamedTuple):
     core: DensePrior  # the prior of the core
     own: Array  # variances of the latents behind it, shape (N k,)
     groups: Groups  # their groups
+    copies: Array | None = None  # how many equal groups each stands for, (N,); one without it
 
     on_host, keeps_covariances = False, True
     serves = ()
@@ -143,7 +148,9 @@ class ArrowPrior(NamedTuple):
         inner, across, within = self._precisions(terms)
         shift = reduce(jnp.add, (term.rows.transpose_apply(term.nu) for term in terms))
         size = len(inner)  # of the core
-        own_shift = shift[size:][self.groups.latent]
+        copies = jnp.ones_like(across[:, 0, 0]) if self.copies is None else self.copies
+        across, within = (x / copies[:, None, None] for x in (across, within))
+        own_shift = shift[size:][self.groups.latent] / copies[:, None]
         root = jnp.sqrt(self.own)[self.groups.latent]
         identity = jnp.eye(root.shape[1], dtype=root.dtype)
         factor = jnp.linalg.cholesky(identity + root[:, :, None] * within * root[:, None, :])
@@ -154,13 +161,14 @@ class ArrowPrior(NamedTuple):
         loading = -spread @ across
         centre = jnp.einsum("nij,nj->ni", spread, own_shift)
         core = self.core.multiply(
-            inner + jnp.einsum("nia,nib->ab", across, loading),
-            shift[:size] + jnp.einsum("nia,ni->a", loading, own_shift),
+            inner + jnp.einsum("n,nia,nib->ab", copies, across, loading),
+            shift[:size] + jnp.einsum("n,nia,ni->a", copies, loading, own_shift),
         )
         moved = centre + jnp.einsum("nia,a->ni", loading, core.mean)
         pivots = jnp.diagonal(factor, axis1=1, axis2=2)
-        log_normaliser = core.log_normaliser + 0.5 * jnp.sum(own_shift * centre)
-        log_normaliser -= jnp.sum(jnp.log(pivots))
+        log_normaliser = core.log_normaliser + copies @ (
+            0.5 * jnp.sum(own_shift * centre, axis=1) - jnp.sum(jnp.log(pivots), axis=1)
+        )
         groups = self._groups()
         mean = jnp.concatenate([core.mean, moved[groups.group, groups.place]])
         valid = core.valid & jnp.all(jnp.isfinite(pivots)) & jnp.all(jnp.isfinite(mean))

@@ -89,7 +89,7 @@ def stated_latents(joint: Joint, wanted: Wanted) -> Latents:
     stated = {name: _local(joint, name, wanted.power) for name in core + leaves}
     own = {name: factors for name, (_, factors) in stated.items() if factors is not None}
     locals_ = {name: local for name, (local, _) in stated.items() if name not in own}
-    behind = grouped_latents(joint, core, locals_)
+    behind = grouped_latents(joint, core, locals_, wanted.eliminates)
     if behind is not None:
         last = behind.names
         groups.sort(key=lambda group: group[0] in last)

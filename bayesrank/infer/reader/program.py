@@ -97,11 +97,15 @@ def read_program(
     *,
     power: float = 1.0,
     structure: str = "dense",
+    eliminates: bool = False,
 ) -> Program:
-    """Read a program, with fixed `params`; a refusal names site, fault and fix."""
+    """Read a program, with fixed `params`; a refusal names site, fault and fix.
+
+    It `eliminates` the latents of a plate group by group where these are many, or if asked to.
+    """
     inventory = take_inventory(source, dict(params or {}))
     _refuse_free_vectors(inventory)
-    wanted, joint = Wanted(structure, power), trace_joint(source, inventory)
+    wanted, joint = Wanted(structure, power, eliminates), trace_joint(source, inventory)
     latents = stated_latents(joint, wanted)
     seen = all_factors(joint, power, latents.spread(joint))
     checks = _checks_of_priors(joint, latents)

@@ -250,7 +250,7 @@ def chances_by(
         mean, variance = part.margins(rows)
         variance = variance + newcomers * part.prior_variance
         total += part.weight * chances_of_margins(likelihood, part.params, mean, variance)
-    return total
+    return np.minimum(total, 1.0)  # weights add up to one but for rounding
 
 
 def chances_of_margins(
