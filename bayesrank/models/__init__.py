@@ -22,6 +22,7 @@ from bayesrank.models.orders import preference_orders as preference_orders
 from bayesrank.models.orders import thurstone_orders as thurstone_orders
 from bayesrank.models.ordinal import ordinal_gp as ordinal_gp
 from bayesrank.models.rank_rls import rank_rls_gp as rank_rls_gp
+from bayesrank.models.scores import score_table as score_table
 
 __all__ = [
     "collaborative_ordinal_gp",
@@ -37,6 +38,7 @@ __all__ = [
     "preference_gp",
     "preference_orders",
     "rank_rls_gp",
+    "score_table",
     "thurstone",
     "thurstone_orders",
     "weighted_preferences",
