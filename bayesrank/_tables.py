@@ -126,7 +126,7 @@ def numbers_alone(values: Any, name: str) -> Any:
     held = getattr(values, "dtypes", getattr(values, "dtype", None))
     held = [held] if isinstance(held, np.dtype) or not isinstance(held, Iterable) else list(held)
     for kind in held:
-        if str(kind).lower().startswith(("date", "time", "duration")):
+        if str(kind).lower().startswith(("date", "time", "duration", "period")):
             fix = "pass numbers, such as days since the first"
             raise ValueError(f"{name} holds times ({kind}); {fix}")
     return unmasked(values)

@@ -59,6 +59,7 @@ TIMED: dict[str, Any] = {
     "days": np.array([DAYS, DAYS]).T,
     "spans": pd.DataFrame({"x": DAYS - DAYS[0], "y": DAYS - DAYS[0]}),
     "zoned": pd.DataFrame({"day": DAYS.tz_localize("UTC")}),
+    "months": pd.DataFrame({"month": DAYS.to_period("M")}),
 }
 
 

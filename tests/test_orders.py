@@ -17,6 +17,7 @@ from scipy import stats
 
 from bayesrank import OrderRanker, _memory, to_arviz
 from bayesrank._memory import TooLargeError
+from bayesrank.diagnostics import quick
 from bayesrank.distributions import PlackettLuce, Thurstone
 from bayesrank.infer import EP
 from bayesrank.models.orders import STEP, events, thurstone_orders
@@ -321,6 +322,16 @@ def test_the_estimator_is_the_program_by_names(ranker):
     expected = stats.norm.cdf((mean[2] - mean[1]) / np.sqrt(2.0 + margin))
     assert_allclose(ranker.predict_proba([("tea", "milk")]), [expected], rtol=1e-6)
     assert ranker.rank().names[0] == "tea"
+
+
+def test_a_check_against_nuts_that_would_never_end_is_left_out_or_refused(monkeypatch):
+    ranker = OrderRanker(hyperparameters={"scale": 1.0})
+    ranker.fit([["a", "b"], ["b", "a"]], sample_weight=[10**7, 10**7])
+    claim = quick.skills_of_result(ranker.result)
+    monkeypatch.setattr(_memory, "available", lambda: 2 * 10**10)  # for the events, not the draws
+    assert quick.crosschecked_skills(claim, "quick", 0, print).check is None
+    with pytest.raises(TooLargeError, match=r"NUTS's draws of 40,000,002 latents take"):
+        quick.crosschecked_skills(claim, "full", 0, print)
 
 
 @pytest.mark.slow

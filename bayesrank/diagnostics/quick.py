@@ -17,6 +17,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesrank._memory import TooLargeError, check_memory
 from bayesrank.datasets import ComparisonData
 from bayesrank.datasets.outcomes import TIE, WIN
 from bayesrank.diagnostics.crosscheck import crosscheck
@@ -139,10 +140,18 @@ def crosschecked_skills(
 ) -> Crosschecked:
     """Check skills of a program with further latents, by NUTS where it is small."""
     full = how == "full"
-    if not full and np.any(np.greater(claim_size(fit), (MOST_ROWS, MOST_WITH_FURTHER))):
-        return Crosschecked(None, None)
     # A step costs more than where skills are all that is drawn.
     num_samples = NUTS["num_samples"] if full else NUTS["num_samples"] // 2
+    try:
+        rows, latents = claim_size(fit)
+        what = f"NUTS's draws of {latents:,} latents"
+        check_memory(8 * NUTS["num_chains"] * num_samples * latents, what, "leave this check out")
+    except TooLargeError:
+        if full:
+            raise
+        return Crosschecked(None, None)
+    if not full and (rows > MOST_ROWS or latents > MOST_WITH_FURTHER):
+        return Crosschecked(None, None)
     lengths = NUTS["num_warmup"], num_samples, NUTS["num_chains"]
     chains = Chains(jax.random.key(seed), lengths, progress)
     return Crosschecked(None, against_nuts(fit, chains, True, NUTS["tolerance"]))
