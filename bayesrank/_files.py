@@ -7,7 +7,8 @@ killed processes left behind. Windows has no such locks: there these drafts stay
 
 Of several files that belong together all old ones step aside first, as ``name.old-...``, so old and
 new never mix. If the system refuses something, the old ones come back. Nothing that is not back is
-removed, and the error names it.
+removed, and the error names it. They are locked, too: those that a killed process left aside go
+when a later one has put a file of that name in place.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import os
 import re
 import shutil
 import stat
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
@@ -91,6 +93,15 @@ def published_together(paths: Sequence[str | Path]) -> Iterator[list[IO[bytes]]]
 
 def replace_together(drafts: Mapping[str | Path, Path | None]) -> None:
     """Rename drafts to their places, all or none; without a draft, take away what is there."""
+    with contextlib.ExitStack() as locks:
+        places = _replaced(drafts, locks)
+    _remove_aside(places)
+
+
+def _replaced(
+    drafts: Mapping[str | Path, Path | None], locks: contextlib.ExitStack
+) -> Iterable[Path]:
+    """Do what `replace_together` does, with locks on what stepped aside; return the places."""
     places = {path: Path(os.path.realpath(path)) for path in drafts}
     aside: dict[Path, Path] = {}
     fresh: list[Path] = []
@@ -98,7 +109,10 @@ def replace_together(drafts: Mapping[str | Path, Path | None]) -> None:
     try:
         for path, place in places.items():
             if os.path.lexists(place) and not (len(places) == 1 and drafts[path]):
-                old = place.with_name(f"{place.name[:40]}.old-{os.urandom(4).hex()}")
+                old = place.with_name(_aside(place) + os.urandom(4).hex())
+                held = _hold(place)
+                if held is not None:
+                    locks.callback(os.close, held)
                 os.rename(place, old)
                 aside[place] = old
         for path, draft in drafts.items():
@@ -112,6 +126,19 @@ def replace_together(drafts: Mapping[str | Path, Path | None]) -> None:
             raise PlacedError(f"{path}: {reason_of(error)}; {'; '.join(left)}") from None
         raise failed from None
     confirm({place.parent for place in places.values()}, aside.values())
+    return places.values()
+
+
+def _aside(place: Path) -> str:
+    """How names begin that a file steps aside to."""
+    return f"{place.name[:40]}.old-{zlib.crc32(os.fsencode(place.name)):08x}"
+
+
+def _remove_aside(places: Iterable[Path]) -> None:
+    """Remove what stepped aside for these places in processes that were killed."""
+    for folder in {place.parent for place in places}:
+        starts = tuple(_aside(place) for place in places if place.parent == folder)
+        _remove_free(folder, lambda name, starts=starts: name.startswith(starts))
 
 
 def _put_back(aside: Mapping[Path, Path], fresh: Sequence[Path]) -> list[str]:
@@ -236,15 +263,20 @@ def locked(path: str | Path) -> Iterator[None]:
 
 def remove_stale(folder: Path) -> None:
     """Remove drafts that processes which were killed have left in a folder."""
+    _remove_free(folder, lambda name: bool(_DRAFT.fullmatch(name)))
+
+
+def _remove_free(folder: Path, ours: Callable[[str], bool]) -> None:
+    """Remove what is ours by its name in a folder, and no process has locked."""
     try:
         with os.scandir(folder) as entries:
-            drafts = [entry.path for entry in entries if _DRAFT.fullmatch(entry.name)]
+            paths = [entry.path for entry in entries if ours(entry.name)]
     except OSError:  # whoever writes there says what is wrong with it
         return
-    for draft in map(Path, drafts):
-        held = _hold(draft)
+    for path in map(Path, paths):
+        held = _hold(path)
         if held is not None:
-            _remove(draft)
+            _remove(path)
             os.close(held)
 
 
@@ -315,7 +347,7 @@ def _remove(path: Path) -> None:
 
 
 def _hold(path: Path) -> int | None:
-    """Lock a draft of one's own; None if that fails, as where a process works on it."""
+    """Lock what is one's own; None if that fails, as where a process works on it."""
     if fcntl is None:
         return None
     try:

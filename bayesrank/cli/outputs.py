@@ -281,17 +281,13 @@ def _publish(draft: Path, place: Path, files: Sequence[str]) -> None:
         sync(draft)
         draft.rename(place)
         confirm([place.parent])
-    elif not _exchange(draft, place, files):
+    elif not _folders_exchanged(draft, place, files):
         made = {name: draft / name if os.path.lexists(draft / name) else None for name in files}
         replace_together({place / name: made[name] for name in files})
 
 
-def _exchange(draft: Path, place: Path, files: Sequence[str]) -> bool:
+def _folders_exchanged(draft: Path, place: Path, files: Sequence[str]) -> bool:
     """Let the two folders change places in one step; return whether that could be done."""
-    try:
-        rename = ctypes.CDLL(None, use_errno=True).renameat2
-    except (AttributeError, OSError, TypeError):  # not on this system
-        return False
     if place == draft.parent or place in (Path.cwd(), *Path.cwd().parents):
         return False
     others = {path.name for path in place.iterdir()} - {*files}
@@ -305,8 +301,7 @@ def _exchange(draft: Path, place: Path, files: Sequence[str]) -> bool:
         sync(draft)
     except OSError:  # a folder, or a file of somebody else
         return False
-    paths = os.fsencode(draft), os.fsencode(place)
-    if rename(_HERE, paths[0], _HERE, paths[1], _EXCHANGE) != 0:
+    if not exchange(draft, place):
         return False
     for path in draft.iterdir():
         if path.name not in {*files, *others}:  # came just now
@@ -319,6 +314,16 @@ def _exchange(draft: Path, place: Path, files: Sequence[str]) -> bool:
                 ) from None
     confirm([place.parent])
     return True
+
+
+def exchange(first: Path, second: Path) -> bool:
+    """Let two paths change places by ``renameat2``; return whether the system did so."""
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError, TypeError):  # not on this system
+        return False
+    paths = os.fsencode(first), os.fsencode(second)
+    return rename(_HERE, paths[0], _HERE, paths[1], _EXCHANGE) == 0
 
 
 class Job:
