@@ -82,7 +82,19 @@ def from_frame(frame: Any) -> tuple[Column, ...]:
     if isinstance(frame, dict):
         return tuple(Column.of(str(name), cells) for name, cells in frame.items())
     table = nw.from_native(frame, eager_only=True)
-    return tuple(Column.of(str(column.name), column.to_list()) for column in table.iter_columns())
+    return tuple(map(_of_series, table.iter_columns()))
+
+
+def _of_series(series: Any) -> Column:
+    """A column of a frame; Arrow itself finds the distinct cells."""
+    name = str(series.name)
+    if not series.implementation.is_pyarrow() or series.dtype.is_nested() or not len(series):
+        return Column.of(name, series.to_list())
+    encoded = series.to_native().dictionary_encode().unify_dictionaries().combine_chunks()
+    cells = encoded.dictionary.to_pylist() + [None] * (encoded.null_count > 0)
+    column = Column.of(name, cells)
+    codes = encoded.indices.fill_null(len(cells) - 1).to_numpy(zero_copy_only=False)
+    return column._replace(codes=column.codes[codes])
 
 
 def _text(cell: Any) -> str:

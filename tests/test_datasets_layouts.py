@@ -224,7 +224,7 @@ def test_frames_of_every_library_read_the_same(library):
             "day": [datetime(2024, 1, day, 10, 30) for day in (1, 2, 3, 4)],
         }
     )
-    data = read_comparisons(log.lazy() if library == "polars" else log, time="day")
+    data = read_comparisons(log, time="day")
     assert in_battles(data) == BATTLES and data.times is not None
     assert data.times[1] == np.datetime64("2024-01-02T10:30")
     ranks = read_comparisons(make({"Tea": [1, 2], "Milk": [2, 3], "Water": [3, 1]}))

@@ -88,7 +88,8 @@ def refuse_another_input(
 
 
 def _title(inputs: Sequence[Path]) -> str:
-    return inputs[0].name.split(".")[0] if inputs and str(inputs[0]) != "-" else "Ranking"
+    names = [inputs[0].name, inputs[0].parent.name] if inputs and str(inputs[0]) != "-" else []
+    return next((n for n in (name.split(".")[0].strip("*?") for name in names) if n), "Ranking")
 
 
 def _input_id(inputs: Sequence[Path], data: ComparisonData) -> str:

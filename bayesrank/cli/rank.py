@@ -5,11 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.console import Console
 
 from bayesrank._names import meant, shown
 from bayesrank.cli.app import say
 from bayesrank.cli.pipeline import Settings, dry_run, rank_and_write
+from bayesrank.cli.progress import Steps
 from bayesrank.datasets import ColumnNames, ComparisonData, load_nfl, read_comparisons
+from bayesrank.datasets.counted import is_counted
 
 _LEFT_OUT = {
     "judges": ("judge", "judges in the file are"),
@@ -42,13 +45,22 @@ def rank(comparisons: Path, items: Path | None, home: bool | None, **options: An
     names = ColumnNames(**{each.name: options.pop(each.name) for each in fields(ColumnNames)})
     if items is not None and names.time is not None:
         raise click.UsageError("Skills of features stand still; leave out --items or --time.")
-    data = read_comparisons(comparisons, items, columns=names)
+    data = _read(comparisons, items, names, options["quiet"])
     data = _settled(data, names, home)
     if options["by_category"]:
         _refuse_no_categories(data, "--by-category")
     if options["overall"] == "unseen":
         _refuse_no_categories(data, "--overall unseen")
     _run(data, options | {"inputs": inputs, "notes": data.notes})
+
+
+def _read(comparisons: Path, items: Path | None, names: ColumnNames, quiet: bool) -> ComparisonData:
+    """Read the files; files that are counted show how much of them is done."""
+    if not is_counted(comparisons):
+        return read_comparisons(comparisons, items, columns=names)
+    steps = Steps(Console(stderr=True), quiet=quiet)
+    with steps.running(), steps.step("Counting the rows (DuckDB)") as advance:
+        return read_comparisons(comparisons, items, columns=names, callback=advance)
 
 
 def _settled(data: ComparisonData, names: ColumnNames, home: bool | None) -> ComparisonData:

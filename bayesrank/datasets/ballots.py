@@ -230,12 +230,14 @@ def by_place(table: Table) -> Table | None:
     note = f"The columns {columns[0].name!r} to {columns[-1].name!r} name items, the best first."
     if _NOBODY & {text.lower() for text in texts}:
         note += f" Cells such as {min(_NOBODY & {text.lower() for text in texts})!r} name none."
+    again = np.array([*map(len, rows)]) - np.array([*map(len, orders)])
+    times = np.ones_like(again) if table.counts is None else table.counts
     counts = (
         (
-            sum(c.holds(v).sum() for c in columns for v in over),
+            sum(table.count(c.holds(v)) for c in columns for v in over),
             "Cells with several names, left out",
         ),
-        (sum(map(len, rows)) - sum(map(len, orders)), "Names that a row gives again, left out"),
+        (int(again @ times), "Names that a row gives again, left out"),
     )
     note += "".join(f" {what}: {count:,}." for count, what in counts if count)
     return _ordered(table.without([c.name for c in columns]), orders, note)
@@ -263,7 +265,7 @@ def wide_ranks(table: Table) -> Table | None:
     distinct, codes = np.unique(ranks, axis=0, return_inverse=True)
     blank = np.asarray(np.isnan(distinct).all(1))
     whole = _whole(np.sort(distinct, axis=1))
-    if whole is None or (whole & ~blank)[codes.ravel()].mean() < 0.5:
+    if whole is None or np.average((whole & ~blank)[codes.ravel()], weights=table.counts) < 0.5:
         return None
     if zero.any() and not (whole & np.isfinite(distinct).all(1)).any():
         if np.nanmax(ranks) == 1:  # marks, and no ranks

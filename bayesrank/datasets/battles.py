@@ -29,6 +29,7 @@ from bayesrank.datasets.outcomes import (
 )
 from bayesrank.datasets.table import Table
 
+STATUS = ("status", "state", "matchstatus", "gamestatus")
 _NOT_PLAYED = {
     *("postponed", "cancelled", "canceled", "abandoned", "suspended", "scheduled", "upcoming"),
     *("not started", "ns", "in progress"),
@@ -59,9 +60,9 @@ def _without(found: Found, mask: NDArray[np.bool_], what: str) -> tuple[Found, t
     """The other rows, and a sentence on those that are left out, if any."""
     if not mask.any():
         return found, ()
+    note = f"{what}, left out: {found.table.count(mask):,}."
     columns = {role: column.kept(~mask) for role, column in found.columns.items()}
-    found = found._replace(table=found.table.kept(~mask), columns=columns)
-    return found, (f"{what}, left out: {mask.sum():,}.",)
+    return found._replace(table=found.table.kept(~mask), columns=columns), (note,)
 
 
 def read_wins(found: Found) -> Battles:
@@ -130,7 +131,7 @@ def read_sides(found: Found, chosen: ColumnNames) -> Battles:
     position: NDArray[np.float64] | None = np.ones(len(table.rows))
     if "neutral" in found.columns:
         position[cells.truth(table, found.columns["neutral"])] = 0.0
-    one = _always_better(outcome[position != 0], first, second)
+    one = _always_better(table, np.where(position != 0, outcome, TIE), first, second)
     if one is not None:
         position, notes = None, (*notes, f"Who stands in {one.name!r} {_WON_ALL}")
     name = first.name.lower()
@@ -157,17 +158,19 @@ def _with_ties(found: Found) -> Found:
     return found._replace(columns={**found.columns, "outcome": outcome})
 
 
-def _always_better(outcome: NDArray[np.integer[Any]], *sides: Column) -> Column | None:
+def _always_better(
+    table: Table, outcome: NDArray[np.integer[Any]], *sides: Column
+) -> Column | None:
     """The side that won whenever one did, if there are many such rows: winners stand there."""
     decided = outcome[outcome != TIE]
-    if len(decided) < _FEWEST or (decided != decided[0]).any():
+    if table.count(outcome != TIE) < _FEWEST or (decided != decided[0]).any():
         return None
     return sides[0] if decided[0] == WIN else sides[1]
 
 
 def _refuse_not_played(table: Table) -> None:
     """Refuse games of which a column says that they have no result yet."""
-    status = table.column("status", "state", "matchstatus", "gamestatus")
+    status = table.column(*STATUS)
     if status is not None:
         fix = f"remove such rows, or use them with {naming('ignore', status.name)}"
         problem = "says that there is no result"

@@ -25,7 +25,7 @@ TIED = {"draw", "tie", "tied"}  # where the name of a winner may stand
 # Numbers with a decimal comma, and with a decimal point; the other stands between thousands.
 _COMMA = re.compile(r"[+-]?(?:\d+|[1-9]\d{0,2}(?:\.\d{3})+)(?:,\d+)?", re.ASCII)
 _POINT = re.compile(r"[+-]?(?:\d+|[1-9]\d{0,2}(?:,\d{3})+)(?:\.\d+)?", re.ASCII)
-_LARGEST = 1e100  # the squares of larger numbers would soon leave double precision's range
+LARGEST = 1e100  # the squares of larger numbers would soon leave double precision's range
 _CLOCK = r"([T ]\d{1,2}:\d\d(?::\d\d(?:\.\d{1,9})?)?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?)?"
 _YEAR = re.compile(r"(\d{4})([-./])(\d{1,2})(?:\2(\d{1,2}))?" + _CLOCK, re.ASCII)
 _PARTS = re.compile(r"(\d{1,2})([-./])(\d{1,2})\2(\d{4})" + _CLOCK, re.ASCII)
@@ -75,11 +75,11 @@ def number(
 ) -> NDArray[np.float64]:
     """Finite numbers, shape (K,)."""
     found = numbers(table, column)
-    for k in np.flatnonzero(~(np.abs(found) <= _LARGEST)):
+    for k in np.flatnonzero(~(np.abs(found) <= LARGEST)):
         cell, value = column.values[k], found[k]
         problem = f"{quoted(cell)} is not a finite number" if cell else "the number is missing"
         if not math.isnan(value):
-            problem, fix = f"{quoted(cell)} is larger than {_LARGEST:g}", "use a larger unit"
+            problem, fix = f"{quoted(cell)} is larger than {LARGEST:g}", "use a larger unit"
         raise table.error(problem, fix, column, column.holds(cell))
     return found[column.codes]
 

@@ -1,6 +1,7 @@
 """Comparisons read into arrays, from files and data frames of every layout."""
 
 import os
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -12,22 +13,18 @@ from bayesrank._names import alike_note, first_spellings
 from bayesrank._tables import Column
 from bayesrank.datasets import cells, unused
 from bayesrank.datasets.battles import Battles, read_sides, read_wins
+from bayesrank.datasets.counted import is_counted, read_counted
 from bayesrank.datasets.data import ComparisonData
 from bayesrank.datasets.doubts import (
     NO_TEAMS,
     refuse_criteria,
-    refuse_team_columns,
     refuse_teams,
 )
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.items import Items, read_items
 from bayesrank.datasets.layouts import (
-    COMPARISONS,
-    RATINGS,
     ColumnNames,
     Found,
-    find,
-    fitting,
     is_alike,
     naming,
     option_name,
@@ -35,11 +32,10 @@ from bayesrank.datasets.layouts import (
 )
 from bayesrank.datasets.orders import SUFFIXES, Order, implied, read_order_cells, read_orders
 from bayesrank.datasets.outcomes import LOSS, TIE, WIN
-from bayesrank.datasets.reshape import BY_CELLS, BY_NAMES, reshaped
+from bayesrank.datasets.reshape import in_layout
 from bayesrank.datasets.table import Source, Table, plain_key, read_table
 
 IN_PYTHON = "options are arguments of ColumnNames: read_comparisons(table, columns=...)"
-_BESIDE = {"judge", "category", "weight", "time"}  # roles that any layout may have
 
 
 def read_comparisons(
@@ -48,6 +44,7 @@ def read_comparisons(
     *,
     time: str | None = None,
     columns: ColumnNames | None = None,
+    callback: Callable[[float], None] | None = None,
 ) -> ComparisonData:
     r"""Read comparisons, and the features of the items if there is a file of them.
 
@@ -79,7 +76,9 @@ def read_comparisons(
     Parameters
     ----------
     source
-        The comparisons: a file, or a data frame of pandas, Polars or Arrow.
+        The comparisons: a file, or a data frame of pandas, Polars or Arrow. A lazy frame (DuckDB,
+        Spark, Polars, Dask, Ibis), or a pattern of Parquet files such as ``battles/*.parquet``, is
+        counted where it lies, and its distinct rows have `weights`.
     items
         The file of the items.
     time
@@ -87,6 +86,8 @@ def read_comparisons(
         2024-05-31T18:00 without a time zone.
     columns
         Names of columns that are not recognised, or are to be ignored.
+    callback
+        While files are counted, called with the share that is done.
 
     Raises
     ------
@@ -112,8 +113,11 @@ def read_comparisons(
         _refuse_options(path, chosen)
         data = implied(path, *read_orders(path), known, chosen.fold_names)
     else:
-        table = read_table(source, name="the comparisons")
         try:
+            if is_counted(source):
+                table = read_counted(source, chosen, callback)
+            else:
+                table = read_table(source, name="the comparisons")
             data = _from_table(table, known, chosen)
         except DataError as error:
             if path is None and "--" in error.fix:
@@ -134,7 +138,7 @@ def _refuse_options(path: Path, chosen: ColumnNames) -> None:
 
 
 def _from_table(table: Table, known: Items | None, chosen: ColumnNames) -> ComparisonData:
-    found = _found(table.without(chosen.ignore), chosen)
+    found = in_layout(table.without(chosen.ignore), chosen)
     for name, role in (("outcome_codes", "outcome"), ("date_format", "time")):
         if getattr(chosen, name) and role not in found.columns:
             problem = f"--{option_name(name)} tells how to read {role}s, and no column holds these"
@@ -144,22 +148,6 @@ def _from_table(table: Table, known: Items | None, chosen: ColumnNames) -> Compa
     found = _folded(found, known) if chosen.fold_names else found
     outcomes = read_wins(found) if "winner" in found.columns else read_sides(found, chosen)
     return _from_outcomes(found, outcomes, known, chosen)
-
-
-def _found(table: Table, chosen: ColumnNames) -> Found:
-    """The columns of comparisons, in a standard layout or one that becomes it."""
-    named = chosen.named
-    if named.keys() <= _BESIDE and not fitting(table, COMPARISONS[:1], named):
-        table = reshaped(table, BY_NAMES)
-        if not fitting(table, COMPARISONS, named):
-            table = reshaped(table, BY_CELLS)
-        if not fitting(table, COMPARISONS, named):
-            refuse_team_columns(table)
-        if not fitting(table, COMPARISONS, named) and fitting(table, (RATINGS,), {}):
-            file = table.path.name if table.path.suffix else "FILE"
-            fix = f"rate it: bayesrank rate {file} (in Python: CollaborativeOrdinalGP)"
-            raise table.error("this looks like ratings and not like comparisons", fix)
-    return find(table, COMPARISONS, named)
 
 
 def _folded(found: Found, known: Items | None) -> Found:
@@ -218,8 +206,9 @@ def _refuse_both_sides(
     rows = np.column_stack([numbers, outcome])
     other = np.column_stack([numbers[:, ::-1], WIN + LOSS - outcome])
     _, codes = np.unique(np.concatenate([rows, other]), axis=0, return_inverse=True)
-    one, two = (np.bincount(half, minlength=codes.max() + 1) for half in np.split(codes.ravel(), 2))
-    if np.minimum(one, two).sum() >= 0.9 * len(rows):
+    halves = np.split(codes.ravel(), 2)
+    one, two = (np.bincount(half, table.counts, codes.max() + 1) for half in halves)
+    if np.minimum(one, two).sum() >= 0.9 * one.sum():
         problem = "every game, or nearly so, is there twice, once from each side"
         raise table.error(problem, "keep one of the two")
 
@@ -240,13 +229,14 @@ def _labelled(found: Found) -> dict[str, Any]:
 
 def _weight(found: Found) -> NDArray[np.float64] | None:
     """How often each row counts."""
-    column = found.columns.get("weight")
+    column, several = found.columns.get("weight"), found.table.weights
     if column is None:
-        return None
+        return several
     weight = cells.number(found.table, column)
     if (weight < 0).any():
         fix = "write how often the row counts, from 0 on"
         raise found.table.error("the weight is negative", fix, column, weight < 0)
+    weight = weight if several is None else weight * several
     if not weight.any():
         raise found.table.error("all weights are 0", "give some row a weight above 0", column)
     return weight
@@ -292,7 +282,8 @@ def _of_one_judge(found: Found) -> tuple[str, ...]:
         f"Orders have no judges yet: several of one {column.name} count as independent, and if "
         "tastes differ, intervals are too narrow."
         for column in found.rest
-        if is_alike(column.name, "judge") and 1 < len(column.values) < len(column.codes)
+        if is_alike(column.name, "judge")
+        and (found.table.counts is not None or 1 < len(column.values) < len(column.codes))
     )
 
 

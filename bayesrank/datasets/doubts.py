@@ -19,7 +19,7 @@ _MEMBER_OF = re.compile(
     r"(winn(?:er|ing)|los(?:er|ing)|team(?:\d|[ab])|side(?:\d|[ab])|home|away|red|blue)(?:team)?"
     r"(?:player|member|name|p)?(?:\d|[ab])"
 )
-_CRITERIA = ("criteria", "criterion", "aspect", "dimension", "attribute", "rubric", "metric")
+CRITERIA = ("criteria", "criterion", "aspect", "dimension", "attribute", "rubric", "metric")
 
 
 def refuse_teams(table: Table, columns: Sequence[Column]) -> None:
@@ -73,7 +73,7 @@ def refuse_criteria(
     table: Table, rest: Sequence[Column], judge: Column | None, pairs: NDArray[np.int64]
 ) -> None:
     """Refuse comparisons that have a row for each criterion: they are not independent."""
-    column = next((c for c in rest if plain_key(c.name) in _CRITERIA), None)
+    column = next((c for c in rest if plain_key(c.name) in CRITERIA), None)
     if column is None or len(column.values) < 2:
         return
     judge = judge or next((c for c in rest if is_alike(c.name, "judge")), None)
@@ -83,7 +83,7 @@ def refuse_criteria(
     _, own = np.unique(said[:, :3], axis=0, return_inverse=True)
     kinds = np.unique(np.column_stack([own.ravel(), column.codes]), axis=0)[:, 0]
     several = np.bincount(kinds)[own.ravel()] > 1
-    if several.mean() >= 0.5:
+    if np.average(several, weights=table.counts) >= 0.5:
         name = column.name
         problem = "a comparison has a row for each criterion"
         fix = f"keep those of one, or add {naming('category', name)} (a skill in each), or pool "

@@ -44,7 +44,7 @@ class DataError(ValueError):
     fix
         What the person can do about it.
     row
-        Line of the file, counted from 1 as a spreadsheet does (the header is row 1).
+        Line of the file, counted from 1 as a spreadsheet does (the header is row 1); 0 is none.
     column
         Name of the column.
 
@@ -70,7 +70,7 @@ class DataError(ValueError):
         self.row = row
         self.column = column
         place = [str(path)]
-        if row is not None:
+        if row:
             place.append(f"row {row}")
         if column is not None:
             place.append(f"column {_brief(column)!r}")

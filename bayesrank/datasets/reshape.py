@@ -20,9 +20,14 @@ from bayesrank.datasets.ballots import (
     marked,
     wide_ranks,
 )
+from bayesrank.datasets.doubts import refuse_team_columns
 from bayesrank.datasets.layouts import (
     COMPARISONS,
+    RATINGS,
     WINS,
+    ColumnNames,
+    Found,
+    find,
     fitting,
     naming,
     sides_of,
@@ -36,8 +41,10 @@ class Reshape(NamedTuple):
 
     example: str
     turned: Callable[[Table], Table | None]
+    together: bool = False  # whether one row says something only beside others
 
 
+_BESIDE = {"judge", "category", "weight", "time"}  # roles that any layout may have
 _SUMS = {"total", "totals", "sum", "grand total", "all"}  # of a square table
 
 
@@ -46,8 +53,27 @@ def reshaped(table: Table, layouts: Sequence[Reshape]) -> Table:
     for each in layouts:
         turned = each.turned(table)
         if turned is not None:
+            if each.together and table.counts is not None and (table.counts > 1).any():
+                problem = f"rows that belong together, as in {each.example}, are there twice"
+                raise table.error(problem, "keep each once")
             return turned
     return table
+
+
+def in_layout(table: Table, chosen: ColumnNames) -> Found:
+    """The columns of comparisons, in a standard layout or one that becomes it."""
+    named = chosen.named
+    if named.keys() <= _BESIDE and not fitting(table, COMPARISONS[:1], named):
+        table = reshaped(table, BY_NAMES)
+        if not fitting(table, COMPARISONS, named):
+            table = reshaped(table, BY_CELLS)
+        if not fitting(table, COMPARISONS, named):
+            refuse_team_columns(table)
+        if not fitting(table, COMPARISONS, named) and fitting(table, (RATINGS,), {}):
+            file = table.path.name if table.path.suffix else "FILE"
+            fix = f"rate it: bayesrank rate {file} (in Python: CollaborativeOrdinalGP)"
+            raise table.error("this looks like ratings and not like comparisons", fix)
+    return find(table, COMPARISONS, named)
 
 
 def _one_hot(table: Table) -> Table | None:
@@ -136,7 +162,7 @@ def _one_and_two(table: Table) -> Table | None:
         "how strong it is, is not used."
     )
     if not given.all():
-        note += f" Rows without one, left out: {(~given).sum():,}."
+        note += f" Rows without one, left out: {table.count(~given):,}."
     return table.having(note, preference=words[column.codes]).kept(given)
 
 
@@ -188,18 +214,18 @@ def _survey(table: Table) -> Table | None:
 
 
 BY_NAMES = (
-    Reshape("Q1_1,Q1_2,Q1_3", _survey),
+    Reshape("Q1_1,Q1_2,Q1_3", _survey, True),
     Reshape("model_a,model_b,winner_model_a,winner_model_b,winner_tie", _one_hot),
     Reshape("model_1,model_2,g1_winner,g2_winner", _both_orders),
     Reshape("player1,player2,wins1,wins2", _counts),
     Reshape("generator_1,generator_2,preference", _one_and_two),
-    Reshape("set,item,best,worst", marked),
+    Reshape("set,item,best,worst", marked, True),
     Reshape("item1,item2,item3,best,worst", best_worst),
-    Reshape("game,player,place", free_for_all),
+    Reshape("game,player,place", free_for_all, True),
 )
 BY_CELLS = (
     Reshape("rank1,rank2,rank3", by_place),
-    Reshape("team,Ada,Bob,Cy", _square),
+    Reshape("team,Ada,Bob,Cy", _square, True),
     Reshape("Tea,Coffee,Milk", wide_ranks),
     Reshape("Rank the drinks", answers),
 )

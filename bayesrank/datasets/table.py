@@ -37,11 +37,14 @@ class Table:
     columns
         In their order.
     rows
-        Line of the file on which each row ends, the header being line 1, shape (K,).
+        Line of the file on which each row ends, the header being line 1, shape (K,); 0 where rows
+        have no lines, because each stands for all that are equal to it.
     notes
         Sentences on how it was understood.
     separator
         What stands between its columns, if it is text.
+    counts, weights
+        Of distinct rows: how many rows each stands for, and what these weigh together; else None.
     """
 
     path: Path
@@ -49,6 +52,8 @@ class Table:
     rows: NDArray[np.int64]
     notes: tuple[str, ...] = ()
     separator: str = ","
+    counts: NDArray[np.int64] | None = None
+    weights: NDArray[np.float64] | None = None
 
     @property
     def header(self) -> tuple[str, ...]:
@@ -87,7 +92,13 @@ class Table:
     def kept(self, rows: NDArray[Any]) -> "Table":
         """Some of the rows, by a mask or their numbers, and of the cells those that they hold."""
         columns = tuple(column.kept(rows) for column in self.columns)
-        return replace(self, columns=columns, rows=self.rows[rows])
+        beside = {n: getattr(self, n) for n in ("rows", "counts", "weights")}
+        beside = {n: each if each is None else each[rows] for n, each in beside.items()}
+        return replace(self, columns=columns, **beside)
+
+    def count(self, mask: NDArray[np.bool_]) -> int:
+        """How many rows of the data are those where the mask is true."""
+        return int(mask.sum() if self.counts is None else self.counts[mask].sum())
 
     def having(self, note: str = "", **cells: Any) -> "Table":
         """The table with further columns, in front of others of these names, and a note."""

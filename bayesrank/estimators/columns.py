@@ -14,6 +14,7 @@ from bayesrank._names import alike_note
 from bayesrank._tables import column_names, missing, plain_array, unmasked
 from bayesrank.datasets import ComparisonData, ReadingNote, read_comparisons
 from bayesrank.datasets.cells import NOTHING, TIED
+from bayesrank.datasets.counted import is_counted
 from bayesrank.estimators.checks import comparison_numbers
 from bayesrank.estimators.collaborative_data import id_list
 from bayesrank.ranking import connected_components
@@ -122,7 +123,10 @@ def read_columns(
         if any(value is not None for value in given.values()):
             raise ValueError("comparisons has its columns; give no others beside it")
         return _among(comparisons, items, fix)
-    if not isinstance(items, int) and _is_other_layout(comparisons, given):
+    counted = not isinstance(comparisons, str) and is_counted(comparisons)
+    if counted and any(value is not None for value in given.values()):
+        raise ValueError("comparisons is a lazy frame; add columns to it, and give none beside it")
+    if counted or (not isinstance(items, int) and _is_other_layout(comparisons, given)):
         return _among(recognised(comparisons, given), items, fix)
     columns = _columns(comparisons, given)
     said = {name: columns.get(name, given.get(argument)) for name, argument in _ARGUMENTS.items()}
@@ -177,11 +181,9 @@ def _is_bare_pair(names: Sequence[Any]) -> bool:
 
 def recognised(table: Any, given: Collection[str]) -> ComparisonData:
     """Comparisons of a table in any layout of a file, and a line that says how it is read."""
-    table = table.collect() if type(table).__name__ == "LazyFrame" else table
     data = read_comparisons(table)
-    whole = {str(number): number for number in _whole_numbers(table)}
-    if whole.keys() >= set(data.names):
-        names: Any = tuple(whole[name] for name in data.names)
+    if _are_whole_numbers(table, data.names):
+        names: Any = tuple(map(int, data.names))
         data = replace(data, names=names)
     sentences = [f"comparisons is read as {data.layout}.", *data.notes, *data.unused_column_hints]
     if data.unused_column_hints:
@@ -200,13 +202,15 @@ def recognised(table: Any, given: Collection[str]) -> ComparisonData:
     return data
 
 
-def _whole_numbers(table: Any) -> set[int]:
-    """Whole numbers in the columns that hold nothing else: names may be these."""
+def _are_whole_numbers(table: Any, names: Sequence[str]) -> bool:
+    """Whether the columns that hold names alone, by the first rows, are of whole numbers."""
     import narwhals as nw
 
-    frame = nw.from_native(table, eager_only=True)
-    columns = [frame[name] for name in frame.columns if frame[name].dtype.is_integer()]
-    return {int(value) for column in columns for value in column.drop_nulls().unique().to_list()}
+    frame, known = nw.from_native(table).head(1000), {*names}
+    frame = frame.collect("pyarrow") if isinstance(frame, nw.LazyFrame) else frame
+    columns = [(c, {str(cell).strip() for cell in c.drop_nulls()}) for c in frame.iter_columns()]
+    whole = [column.dtype.is_integer() for column, texts in columns if set() < texts <= known]
+    return all(whole) and any(whole) and all(n.removeprefix("-").isdecimal() for n in names)
 
 
 def _among(

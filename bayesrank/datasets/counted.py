@@ -1,0 +1,279 @@
+"""Logs that are counted where they lie: lazy frames, and Parquet files by DuckDB.
+
+For all that a ranker knows of a log, its distinct rows and how often each came are enough. An
+engine groups the columns that the layout reads, and the ordinary reader reads what is left.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesrank._memory import available
+from bayesrank._tables import Column
+from bayesrank.datasets import cells
+from bayesrank.datasets.battles import STATUS
+from bayesrank.datasets.doubts import CRITERIA
+from bayesrank.datasets.errors import DataError
+from bayesrank.datasets.layouts import (
+    OUTCOME,
+    WON_POINTS,
+    ColumnNames,
+    Found,
+    all_sides,
+    is_alike,
+    naming,
+    two_columns,
+)
+from bayesrank.datasets.outcomes import numbers_mean, words_mean
+from bayesrank.datasets.reshape import in_layout
+from bayesrank.datasets.table import PARQUET_SUFFIXES, Source, Table, plain_key, read_table
+
+if TYPE_CHECKING:
+    import narwhals as nw
+
+Counting = Callable[[float], None]
+
+_SAMPLE = 100  # rows by which the layout is recognised
+_LARGE = 100_000_000  # bytes of one Parquet file from which on DuckDB counts it, if it is there
+_EACH = 400  # bytes that reading and fitting take for a distinct row
+
+
+def is_counted(source: Source) -> bool:
+    """Whether a source is counted where it lies: a lazy frame, a pattern, or a large file."""
+    if not isinstance(source, str | os.PathLike):
+        import narwhals as nw
+        from narwhals.dependencies import is_pandas_dataframe
+
+        eager = is_pandas_dataframe(source)  # whose names may be there twice
+        return not eager and isinstance(nw.from_native(source, pass_through=True), nw.LazyFrame)
+    path = Path(source)
+    if not path.exists():
+        return glob.has_magic(str(path))
+    large = path.suffix.lower() in PARQUET_SUFFIXES and path.stat().st_size > _LARGE
+    return large and find_spec("duckdb") is not None
+
+
+def read_counted(source: Source, chosen: ColumnNames, callback: Counting | None = None) -> Table:
+    """The distinct rows of a source in the columns that are read, and how often each came.
+
+    Parameters
+    ----------
+    source
+        A lazy frame of any library that narwhals knows, or the path of Parquet files.
+    chosen
+        Names of columns.
+    callback
+        Called again and again while DuckDB counts files, with the share that is done.
+
+    Raises
+    ------
+    DataError
+        If the layout is not recognised; if files are missing, do not fit together, or cannot be
+        counted; if too many rows are distinct.
+    """
+    if isinstance(source, str | os.PathLike):
+        return _of_files(Path(source), chosen, callback or (lambda share: None))
+    import narwhals as nw
+
+    frame = nw.from_native(source)
+    return _counted(Path("the comparisons"), frame, chosen, lambda part: part.collect("pyarrow"))
+
+
+def _counted(
+    path: Path,
+    frame: nw.LazyFrame[Any],
+    chosen: ColumnNames,
+    collect: Callable[[Any], Any],
+    check: Callable[[Sequence[str]], None] = lambda names: None,
+) -> Table:
+    """Distinct rows in the order of their cells, beside columns without cells that nobody reads."""
+    import narwhals as nw
+
+    whole = read_table(collect(frame.head(_SAMPLE)).to_native(), name=str(path))
+    sample = whole.without(chosen.ignore)
+    found = in_layout(sample, chosen)
+    standard = found.table is sample
+    names = [column.name for column in (_read(found) if standard else sample.columns)]
+    check(names)
+    keys, total = _expressions(found, frame.collect_schema()) if standard else ({}, nw.lit(1.0))
+    plain = [f"key{k}" for k in range(len(names))]  # which every engine takes
+    columns = [keys.get(n, nw.col(n)).alias(key) for n, key in zip(names, plain, strict=True)]
+    groups = frame.select(*columns, total.alias("weight")).group_by(*plain)
+    totals = nw.len().alias("rows"), nw.col("weight").sum().alias("weight")
+    most = (available() or 10_000_000 * _EACH) // _EACH
+    counted = collect(groups.agg(*totals).head(most + 1))
+    distinct = counted.select(nw.col(k).alias(n) for n, k in zip(names, plain, strict=True))
+    if len(distinct) > most:
+        raise _too_many(sample, distinct, most)
+    table = read_table(distinct.to_native(), name=str(path))
+    own, nothing = table.rows - 1, np.zeros(len(table.rows), np.int64)
+    counts, weights = (counted[name].to_numpy()[own] for name in ("rows", "weight"))
+    own = table.by_name
+    columns = [own.get(c.name.lower(), Column(c.name, ("",), nothing)) for c in whole.columns]
+    beside = {"rows": nothing, "counts": counts.astype(int), "weights": weights.astype(float)}
+    table = replace(table, columns=tuple(columns), **beside)
+    return table.kept(_by_cells(columns))
+
+
+def _by_cells(columns: Sequence[Column]) -> NDArray[np.int64]:
+    """Rows in the order of their cells, those of the first column first."""
+    codes, size = np.zeros(len(columns[0].codes), np.int64), 1
+    for column in columns:
+        place = np.argsort(np.argsort(np.array(column.values, object)))
+        if size * len(place) > 2**62:
+            size, codes = len(codes), np.unique(codes, return_inverse=True)[1]
+        size, codes = size * len(place), codes * len(place) + place[column.codes]
+    return np.argsort(codes)
+
+
+def _read(found: Found) -> list[Column]:
+    """Columns of a standard layout that its reader looks at."""
+    table, roles = found.table, found.columns
+    beside = [table.column(*STATUS)]
+    criteria = next((c for c in found.rest if plain_key(c.name) in CRITERIA), None)
+    if criteria is not None:
+        beside += [criteria, *(c for c in found.rest if is_alike(c.name, "judge"))]
+    if "winner" in roles:
+        beside += [table.column("result", "outcome"), *_points(found)]
+    elif "first" in roles:
+        said = roles.get("outcome") or table.column(*OUTCOME.usual)
+        beside += [said, *(() if said is None else _others(found, said))]
+    names = {column.name for column in (*roles.values(), *filter(None, beside))}
+    return [column for column in table.columns if column.name in names]
+
+
+def _points(found: Found) -> tuple[Column, ...]:
+    """Columns of both sides' points, if there are two."""
+    points = [found.columns.get(f"{side}_score") for side in ("first", "second")]
+    if "winner" in found.columns:
+        return two_columns(found.table, list(zip(*WON_POINTS, strict=True)))
+    return tuple(column for column in points if column is not None)
+
+
+def _others(found: Found, said: Column) -> list[Column]:
+    """Further names of both sides, where outcomes may be among them."""
+    first, second = found.columns["first"], found.columns["second"]
+    names = {*first.values, *second.values}
+    numbers = np.array([*map(cells.finite, texts := said.values)])
+    clear = isinstance(numbers_mean(numbers, "first"), list) or all(
+        cell in names or words_mean(cell, first.name, second.name) is not None for cell in texts
+    )
+    others = [column for pair in all_sides(found.table) for column in pair]
+    ids = {cell for column in others for cell in column.values}
+    numbered = np.isfinite(numbers).any() and any(np.isfinite(cells.finite(cell)) for cell in ids)
+    return others if numbered or not clear or ids & {*texts} else []
+
+
+def _expressions(found: Found, schema: Any) -> tuple[dict[str, nw.Expr], nw.Expr]:
+    """What is grouped in place of numbers, and the weight of a row.
+
+    Of points, readers use which are more, and whether by more than one; of weights, their sum.
+    What they would refuse stays as it is.
+    """
+    import narwhals as nw
+
+    def number(column: Column) -> nw.Expr:
+        return nw.col(column.name).cast(nw.Float64)
+
+    keys: dict[str, nw.Expr] = {}
+    points = [column for column in _points(found) if schema[column.name].is_numeric()]
+    if len(points) == 2:
+        one, two = map(number, points)
+        usable = (one.abs() <= cells.LARGEST) & (two.abs() <= cells.LARGEST)
+        for column, gap in zip(points, (one - two, two - one), strict=True):
+            more = nw.when(gap > 0).then(nw.lit(1.0)).otherwise(nw.lit(0.0))
+            more = nw.when(gap > 1).then(nw.lit(2.0)).otherwise(more)
+            keys[column.name] = nw.when(usable).then(more).otherwise(number(column))
+    weight = found.columns.get("weight")
+    if weight is None or not schema[weight.name].is_numeric():
+        return keys, nw.lit(1.0)
+    many = number(weight)
+    usable = (many >= 0) & (many <= cells.LARGEST)
+    keys[weight.name] = nw.when(usable).then(nw.lit(1.0)).otherwise(many)
+    return keys, nw.when(usable).then(many).otherwise(nw.lit(1.0))
+
+
+def _too_many(sample: Table, distinct: Any, most: int) -> DataError:
+    """What to do where memory does not hold the distinct rows."""
+    name = max(distinct.columns, key=lambda name: distinct[name].n_unique())
+    problem = f"more than {most:,} rows are distinct, which memory does not hold"
+    fix = f"bin it (to days), keep a sample of its cells, or leave it out: {naming('ignore', name)}"
+    return sample.error(problem, fix, sample.column(name))
+
+
+def _of_files(path: Path, chosen: ColumnNames, callback: Counting) -> Table:
+    """Parquet files as DuckDB counts them."""
+    if path.suffix.lower() not in PARQUET_SUFFIXES:
+        raise DataError(path, "a pattern names Parquet files alone", "end it in .parquet")
+    try:
+        import duckdb
+        import narwhals as nw
+        import pyarrow  # noqa: F401 - by which DuckDB gives what it counted
+    except ModuleNotFoundError as error:
+        problem = f"counting files needs the package {error.name}"
+        raise DataError(path, problem, "install it (pip install 'bayesrank[duckdb]')") from None
+    pattern = glob.escape(str(path)) if path.exists() else str(path)
+    if not glob.glob(pattern, recursive=True):
+        fix = "check it, and quote it so that the shell leaves it as it is"
+        raise DataError(path, "no file matches this pattern", fix)
+    with tempfile.TemporaryDirectory(prefix="bayesrank-") as folder:
+        try:
+            with duckdb.connect() as engine:
+                for name, value in settings_of(folder).items():
+                    engine.execute(f"SET {name} = '{value}'")
+                frame = nw.from_native(engine.read_parquet(pattern, union_by_name=True))
+                collect = partial(_watched, engine, callback)
+                return _counted(path, frame, chosen, collect, partial(_check, engine, pattern))
+        except duckdb.Error as error:
+            reason = " ".join(str(error).split())
+            full = isinstance(error, duckdb.OutOfMemoryException) or "space" in reason
+            fix = f"free space in {Path(folder).parent}, or set TMPDIR to a larger disk"
+            problem = f"DuckDB cannot count these files ({reason})"
+            raise DataError(path, problem, fix if full else "check them") from None
+
+
+def settings_of(folder: str) -> dict[str, Any]:
+    """Settings of DuckDB: what is counted may take half of the memory, and goes on in a folder."""
+    room = available()
+    settings = {"temp_directory": folder.replace("'", "''"), "preserve_insertion_order": False}
+    settings |= {"enable_progress_bar": True, "enable_progress_bar_print": False}
+    return settings if room is None else settings | {"memory_limit": f"{room >> 21}MiB"}
+
+
+def _watched(engine: Any, callback: Counting, frame: Any) -> Any:
+    """What DuckDB counts in a thread of its own; it ends where the callback raises."""
+    with ThreadPoolExecutor(1) as pool:
+        counting = pool.submit(frame.collect, "pyarrow")
+        try:
+            while not wait([counting], timeout=0.1).done:
+                callback(max(engine.query_progress(), 0.0) / 100)  # below 0 if not known yet
+        finally:
+            if not counting.done():
+                engine.interrupt()
+    return counting.result()
+
+
+def _check(engine: Any, pattern: str, names: Sequence[str]) -> None:
+    """Refuse files of which some lack a column that is read, or have it in another type."""
+    asked = "SELECT file_name, name, duckdb_type FROM parquet_schema(?)"
+    rows = engine.execute(asked, [pattern]).fetchall()
+    first, *others = files = sorted({file for file, _, _ in rows})
+    for name in names:
+        kinds = dict.fromkeys(files, "missing")
+        kinds |= {file: kind for file, one, kind in rows if one == name}
+        odd = next((file for file in others if kinds[file] != kinds[first]), None)
+        if odd is not None:
+            problem = f"it is {kinds[odd]} here, and {kinds[first]} in {Path(first).name}"
+            raise DataError(odd, problem, "write all files alike", column=name)

@@ -1,0 +1,322 @@
+"""Logs counted where they lie: as row by row, in every layout and by every engine."""
+
+import re
+import shutil
+import threading
+import time
+import warnings
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import test_layouts as layouts
+from cli_run import run
+
+from bayesrank.datasets import ColumnNames, DataError, counted, read_comparisons
+from bayesrank.datasets.table import read_table
+from bayesrank.estimators import ArenaRanker
+
+duckdb = pytest.importorskip("duckdb")
+pl = pytest.importorskip("polars")
+pytestmark = pytest.mark.filterwarnings("ignore::bayesrank.datasets.ReadingNote")
+
+NO_TABLES = (".soc", ".soi", ".toc", ".toi", ".order", ".npz")
+# Its first rows say what the others mean, and rows of a lazy frame have no order.
+BY_ORDER = ("qualtrics.csv",)
+
+
+def lazy(frame, engine="duckdb"):
+    table = pl.from_pandas(frame)
+    return table.lazy() if engine == "polars" else duckdb.from_arrow(table.to_arrow())
+
+
+def evidence(data):
+    """How often each comparison, or order, comes; by names, and whichever way ties are written."""
+    found: Any = Counter()
+    if data.orders is not None:
+        for groups, count in zip(data.orders.groups, data.orders.counts, strict=True):
+            found[tuple(frozenset(data.names[i] for i in group) for group in groups)] += count
+        return found
+    labels = {name: getattr(data, name) for name in ("times", "judges", "categories")}
+    for k, pair in enumerate(data.comparisons):
+        first, second = (data.names[i] for i in pair)
+        position = 0 if data.position is None else data.position[k]
+        if data.tied[k] and first > second:
+            first, second, position = second, first, -position
+        own = {name: values if values is None else values[k] for name, values in labels.items()}
+        said = [own["times"] and str(own["times"])]
+        said += [own["judges"] is not None and data.judge_names[own["judges"]]]
+        said += [own["categories"] is not None and data.category_names[own["categories"]]]
+        weight = 1.0 if data.weights is None else data.weights[k]
+        found[(first, second, data.tied[k], position, *said)] += weight
+    return found
+
+
+def answer(source, columns):
+    """All that reading says, and what it refuses."""
+    try:
+        data = read_comparisons(source, columns=columns)
+    except DataError as error:
+        return error.column, error.problem, error.fix
+    hints = [h for h in data.unused_column_hints if "have no judges yet" not in h]
+    hints = [sorted(re.split("[:;.] ", hint)) for hint in hints]
+    known = data.position is None, data.position_label, data.layout, data.ignored_columns
+    return evidence(data), sorted(data.names), data.notes, hints, *known
+
+
+def cases():
+    for name, said in layouts.FILES.items():
+        text = (layouts.FOLDER / name).read_bytes()
+        yield name, text, ColumnNames(time=said.get("time"))
+    for name, said in layouts.EXAMPLES.items():
+        yield name.removesuffix(".gz"), said["text"], layouts.column_names(said["options"])
+    for name, (text, options, _) in layouts.SUBTLE.items():
+        yield name, text, ColumnNames(**options)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "columns"), [pytest.param(*c, id=f"{k}-{c[0]}") for k, c in enumerate(cases())]
+)
+def test_every_layout_is_read_as_row_by_row(tmp_path, name, text, columns):
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    if path.suffix in NO_TABLES:
+        return  # a lazy frame cannot hold it
+    try:
+        table = read_table(path)
+    except DataError:
+        return  # refused before its layout is looked at
+    if not all(table.header):
+        return  # DuckDB names all columns
+    frame = pd.DataFrame({c.name: c.cells for c in table.columns}, dtype=object)
+    thrice = pd.concat([frame] * 3, ignore_index=True)
+    expected = answer(thrice, columns)
+    found = answer(lazy(thrice), columns)
+    if name in BY_ORDER:
+        assert "are not recognised as comparisons" in found[1]
+    elif "twice" in str(expected[1]) or "twice" in str(found[1]) or "together" in str(found[1]):
+        assert len(expected) == len(found) == 3  # both are refused, where rows may not come again
+    else:
+        assert found == expected
+
+
+def battles(rows=4000, seed=0):
+    """A log of five models, shown in random order to four judges, in two categories."""
+    random = np.random.default_rng(seed)
+    first, second = random.integers(0, 5, rows), random.integers(0, 4, rows)
+    second += second >= first
+    gap = 0.4 * (first - second) + 0.2 + random.normal(size=rows)
+    words = np.where(np.abs(gap) < 0.3, "tie (bothbad)", np.where(gap > 0, "model_a", "model_b"))
+    names = np.array(["Ada", "Bob", "Cy", "Dan", "Eve"])
+    return pd.DataFrame(
+        {
+            "model_a": names[first],
+            "model_b": names[second],
+            "winner": words,
+            "judge": np.array(["J1", "J2", "J3", "J4"])[random.integers(0, 4, rows)],
+            "category": np.where(random.integers(0, 2, rows), "code", "chat"),
+            "id": np.arange(rows),
+        }
+    )
+
+
+def games(rows=300):
+    """Scores of six teams, as whole numbers with gaps; some on neutral ground."""
+    random = np.random.default_rng(1)
+    home, away = random.integers(0, 6, rows), random.integers(0, 5, rows)
+    away += away >= home
+    scores = pd.DataFrame(random.poisson(60, (rows, 2)), columns=["home_score", "away_score"])
+    scores = scores.astype("Int64")
+    scores.loc[:8] = pd.NA
+    names = {"home": [*map("T{}".format, home)], "away": [*map("T{}".format, away)]}
+    neutral = random.integers(0, 2, rows)
+    return pd.concat([pd.DataFrame(names), scores], axis=1).assign(neutral=neutral)
+
+
+def skills(source, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ranker = ArenaRanker(hyperparameters="map").fit(read_comparisons(source, **options))
+    mean, sd = ranker.predict(sorted(ranker.names_, key=str))
+    return np.concatenate([mean, sd])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["duckdb", "polars"])
+@pytest.mark.parametrize("frame", [battles(), battles().drop(columns=["judge", "category"])])
+def test_skills_are_those_of_all_rows(frame, engine):
+    assert skills(lazy(frame, engine)) == pytest.approx(skills(frame), abs=1e-10, rel=0)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("java") is None, reason="no Java")
+@pytest.mark.filterwarnings("ignore")
+def test_spark_counts_as_duckdb_does():
+    sql = pytest.importorskip("pyspark.sql")
+    builder = sql.SparkSession.builder.master("local[1]").config("spark.ui.enabled", False)
+    spark = builder.config("spark.sql.shuffle.partitions", 1).getOrCreate()
+    try:
+        for frame in (battles(), games().astype({"home_score": float, "away_score": float})):
+            table = spark.createDataFrame(frame.astype(object).where(frame.notna(), None))
+            assert answer(table, ColumnNames()) == answer(frame, ColumnNames())
+            assert skills(table) == pytest.approx(skills(frame), abs=1e-10, rel=0)
+    finally:
+        spark.stop()
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "polars"])
+@pytest.mark.parametrize("frame", [battles(), games(), battles(12).assign(winner="model_a")])
+def test_numbers_that_readers_use_less_than_they_say(frame, engine):
+    data = read_comparisons(lazy(frame, engine))
+    assert answer(lazy(frame, engine), ColumnNames()) == answer(frame, ColumnNames())
+    assert data.num_comparisons <= 480
+    assert (
+        data.weights is not None and data.weights.sum() == read_comparisons(frame).num_comparisons
+    )
+
+
+def test_weights_are_summed_and_wrong_ones_refused():
+    frame = battles().assign(weight=np.random.default_rng(2).uniform(0, 2, 4000))
+    frame.loc[:50, "weight"] = 0.0
+    few, many = read_comparisons(lazy(frame)), read_comparisons(frame)
+    assert few.num_comparisons <= 480 < 3900 < many.num_comparisons
+    few, many = evidence(few), evidence(many)
+    assert few == pytest.approx(many, rel=1e-12)
+    for wrong, problem in ((-1.0, "is negative"), (np.nan, "is missing"), (np.inf, "not a finite")):
+        frame.loc[7, "weight"] = wrong
+        with pytest.raises(DataError, match=problem) as caught:
+            read_comparisons(lazy(frame))
+        assert caught.value.column == "weight" and "row" not in str(caught.value).split(":")[0]
+
+
+@pytest.mark.parametrize("score", [np.inf, 1e200])
+def test_points_that_are_no_numbers_are_refused(score):
+    frame = games().astype({"home_score": float, "away_score": float})
+    frame.loc[9, "home_score"] = score
+    with pytest.raises(DataError, match="not a finite number|larger than"):
+        read_comparisons(lazy(frame))
+
+
+def test_names_are_numbers_where_all_are():
+    frame = pd.DataFrame({"winner": [7, 7, 10], "loser": [10, 10, 7], "id": [0, 7, 10]})
+    assert ArenaRanker(hyperparameters="prior").fit(lazy(frame)).names_ == [10, 7]
+    with pytest.raises(ValueError, match="add columns to it"):
+        ArenaRanker().fit(lazy(frame), ties=[0, 0, 1])
+
+
+def test_too_many_distinct_rows_name_the_column(monkeypatch):
+    monkeypatch.setattr(counted, "available", lambda: 400 * 100)
+    with pytest.raises(DataError, match="100 rows are distinct.*bin it.*--ignore id") as caught:
+        read_comparisons(lazy(battles()), columns=ColumnNames(category="id"))
+    assert caught.value.column == "id"
+
+
+def files(folder, frame, parts=3):
+    """Parquet files of a log, and the pattern of their names."""
+    folder.mkdir(exist_ok=True)
+    for k in range(parts):
+        frame[k::parts].to_parquet(folder / f"{k}.parquet")
+    return folder / "*.parquet"
+
+
+def test_files_of_a_pattern_are_one_log(tmp_path, monkeypatch):
+    pattern = files(tmp_path / "battles", battles())
+    assert answer(pattern, ColumnNames()) == answer(battles(), ColumnNames())
+    one = tmp_path / "one.parquet"
+    battles().to_parquet(one)
+    assert read_comparisons(one).weights is None
+    monkeypatch.setattr(counted, "_LARGE", 1000)
+    assert answer(one, ColumnNames()) == answer(battles(), ColumnNames())
+
+
+def mixed(folder):
+    battles(9).assign(judge=1).to_parquet(folder / "9.parquet")
+
+
+def lacking(folder):
+    battles(9).drop(columns="judge").to_parquet(folder / "9.parquet")
+
+
+def broken(folder):
+    (folder / "9.parquet").write_bytes(b"no Parquet")
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "problem"),
+    [
+        (mixed, (), "column 'judge': it is BIGINT here, and VARCHAR in 0.parquet; write all"),
+        (lacking, (), "9.parquet, column 'judge': it is missing here, and VARCHAR in 0.parquet"),
+        (broken, (), "DuckDB cannot count these files ("),
+        (None, ("--judge", "who"), "there is no column 'who'"),
+        (None, ("--outcome", "id"), "which may mean several things"),
+    ],
+)
+def test_files_that_do_not_fit_are_refused(tmp_path, capsys, change, arguments, problem):
+    pattern = files(tmp_path / "battles", battles())
+    if change is not None:
+        change(pattern.parent)
+    assert run("rank", pattern, "--out", tmp_path / "out", *arguments) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert problem in said[-1] and not any("Traceback" in line for line in said)
+    assert not (tmp_path / "out").exists()
+
+
+def test_patterns_of_nothing_are_refused(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for pattern, problem in (
+        ("no/*.parquet", "no/*.parquet: no file matches this pattern; check it, and quote it"),
+        ("no/*.csv", "no/*.csv: a pattern names Parquet files alone; end it in .parquet"),
+    ):
+        assert run("rank", pattern) == 2
+        assert problem in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_command_counts_files(tmp_path, capsys):
+    frame = battles()
+    pattern = files(tmp_path / "battles", frame)
+    frame.to_csv(tmp_path / "battles.csv", index=False)
+    said = []
+    for source in (pattern, tmp_path / "battles.csv"):
+        assert run("rank", source, "--dry-run") == 0
+        said.append(sorted(re.split("[(), ]+", capsys.readouterr().out)))
+    assert said[0] == said[1] and {"4", "000", "comparisons", "J4"} <= {*said[0]}
+
+
+def long_to_count(folder):
+    """A pattern of a file whose distinct rows are many."""
+    rows = "SELECT 'a' || (i % 999983) AS winner, 'b' || (i % 999979) AS loser FROM range(4000000)"
+    duckdb.sql(f"{rows} t(i)").write_parquet(str(folder / "many.parquet"))
+    return folder / "*.parquet"
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
+    pattern, settings = long_to_count(tmp_path), counted.settings_of
+    small = {"memory_limit": "60MiB", "max_temp_directory_size": "1MiB"}
+    monkeypatch.setattr(counted, "settings_of", lambda folder: settings(folder) | small)
+    with pytest.raises(DataError, match="free space in .*, or set TMPDIR to a larger disk") as said:
+        read_comparisons(pattern)
+    assert len(str(said.value).splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_counting_ends_where_it_is_interrupted(tmp_path, monkeypatch):
+    pattern = long_to_count(tmp_path)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(counted.tempfile, "tempdir", str(temporary))
+    calls = []
+
+    def interrupt(share):
+        calls.append(share)
+        assert [*temporary.iterdir()]
+        raise KeyboardInterrupt
+
+    start = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        read_comparisons(pattern, callback=interrupt)
+    assert time.perf_counter() - start < 10 and len(calls) == 1
+    assert not [*temporary.iterdir()] and threading.active_count() < 5
