@@ -14,34 +14,30 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bayesrank._version import __version__
     from bayesrank.estimators import (
-        ArenaRanker,
         CollaborativeGP,
         CollaborativeOrdinalGP,
         ConeRank,
         LabelRanker,
         LambdaRank,
         LinkLearn,
-        OrderRanker,
         OrdinalGP,
-        PairwiseRanker,
         PreferenceGP,
+        Ranker,
         RankRLS,
     )
     from bayesrank.inferencedata import to_arviz
 
 __all__ = [
-    "ArenaRanker",
     "CollaborativeGP",
     "CollaborativeOrdinalGP",
     "ConeRank",
     "LabelRanker",
     "LambdaRank",
     "LinkLearn",
-    "OrderRanker",
     "OrdinalGP",
-    "PairwiseRanker",
     "PreferenceGP",
     "RankRLS",
+    "Ranker",
     "__version__",
     "to_arviz",
 ]

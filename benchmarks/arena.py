@@ -4,7 +4,7 @@ A log has items shown in two positions, and may have judges who differ, categori
 differ, and an advantage of the first position. Two quantities may be meant by an item's skill if
 there are categories: the *average* of the skills in the log's categories, and the *latent* skill
 around which these are drawn, that of a category that has not been seen. Intervals are scored
-against the ranks of both. `ArenaRanker` estimates either; the rival, a bootstrapped Bradley-Terry
+against the ranks of both. `Ranker` estimates either; the rival, a bootstrapped Bradley-Terry
 model, estimates the average. In every world the log has all columns, and the model their terms.
 """
 
@@ -96,12 +96,12 @@ def draw(
 def fit(table: pd.DataFrame) -> Any:
     """Write the log, read it back, fit and rank it."""
     from bayesrank.datasets import read_comparisons
-    from bayesrank.estimators import ArenaRanker
+    from bayesrank.estimators import Ranker
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log.csv"
         table.to_csv(path, index=False)
-        ranker = ArenaRanker().fit(read_comparisons(path))
+        ranker = Ranker().fit(read_comparisons(path))
     ranker.rank()
     return ranker
 
@@ -205,8 +205,8 @@ def arena(logs: int, items: int, judges: int, categories: int, rows: int, resamp
             true, table = draw(rng, items, judges, categories, rows, effects)
             ranker = fit(table)
             methods = {
-                "ArenaRanker": draws_of(ranker, "average"),
-                'ArenaRanker, overall="unseen"': draws_of(ranker, "unseen"),
+                "Ranker": draws_of(ranker, "average"),
+                'Ranker, overall="unseen"': draws_of(ranker, "unseen"),
                 "bootstrap": bootstrap(table, resamples),
             }
             for estimand, truth in true.estimands.items():

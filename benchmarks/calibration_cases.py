@@ -15,10 +15,9 @@ import numpy as np
 from bayesrank import (
     LabelRanker,
     LambdaRank,
-    OrderRanker,
     OrdinalGP,
-    PairwiseRanker,
     PreferenceGP,
+    Ranker,
     RankRLS,
 )
 from bayesrank.infer import EP
@@ -71,7 +70,7 @@ def thurstone_skills(seed: int, *, ties: bool = False, **options: Any) -> Trial:
     won = truth["comparison"] > (1 if ties else 0)
     tied = truth["comparison"] == 1 if ties else np.zeros(count, bool)
     rows = np.where((won | tied)[:, None], pairs, pairs[:, ::-1])
-    ranker = PairwiseRanker(items=range(n), **options).fit(rows, ties=tied)
+    ranker = Ranker(items=range(n), **options).fit(rows, ties=tied)
     return of_draws(ranker.result.get_samples()["f"], truth["f"])
 
 
@@ -110,7 +109,7 @@ def orders(seed: int, **options: Any) -> Trial:
     for _ in range(30):
         shown = rng.permutation(n)[:5]
         said.append(shown[np.argsort(-(skill[shown] + rng.normal(size=5)))].tolist())
-    ranker = OrderRanker(items=range(n), **options).fit(said)
+    ranker = Ranker(items=range(n), **options).fit(said)
     return of_draws(ranker.result.get_samples()["f"], skill)
 
 
@@ -123,7 +122,7 @@ def orders_as_pairs(seed: int) -> Trial:
         shown = rng.permutation(n)[:5]
         order = shown[np.argsort(-(skill[shown] + rng.normal(size=5)))]
         rows += [(order[i], order[j]) for i in range(5) for j in range(i + 1, 5)]
-    ranker = PairwiseRanker(items=range(n)).fit(rows)
+    ranker = Ranker(items=range(n)).fit(rows)
     return of_draws(ranker.result.get_samples()["f"], skill)
 
 
@@ -238,19 +237,19 @@ def _all() -> Iterator[Case]:
         return Case(name, lambda seed: trial(seed, **options), times * _SETS)
 
     maximum: dict[str, Any] = {"hyperparameters": "map"}
-    yield case("PairwiseRanker, independent skills", thurstone_skills)
-    yield case("PairwiseRanker, logistic noise", thurstone_skills, likelihood="logit")
-    yield case("PairwiseRanker, ties", thurstone_skills, ties=True)
-    yield case("PairwiseRanker, ties, maximum", thurstone_skills, ties=True, **maximum)
+    yield case("Ranker, independent skills", thurstone_skills)
+    yield case("Ranker, logistic noise", thurstone_skills, likelihood="logit")
+    yield case("Ranker, ties", thurstone_skills, ties=True)
+    yield case("Ranker, ties, maximum", thurstone_skills, ties=True, **maximum)
     yield case("PreferenceGP", preference)
     yield case("PreferenceGP, ard", preference, ard=True)
     yield case("PreferenceGP, maximum", preference, **maximum)
     yield case("OrdinalGP", ordinal)
     yield case("OrdinalGP, maximum", ordinal, **maximum)
-    yield case("PairwiseRanker, time: walk", moving_skills, process="walk")
-    yield case("PairwiseRanker, time: matern12", moving_skills, process="matern12")
-    yield case("OrderRanker", orders)
-    yield case("OrderRanker, maximum", orders, **maximum)
+    yield case("Ranker, time: walk", moving_skills, process="walk")
+    yield case("Ranker, time: matern12", moving_skills, process="matern12")
+    yield case("Ranker, orders", orders)
+    yield case("Ranker, orders, maximum", orders, **maximum)
     yield case("orders as pairs (not to be done)", orders_as_pairs)
     yield case("Bayes point, EP", bayes_point, times=2, choice="integrate")
     yield case("Bayes point, exact (Monte Carlo)", exact_bayes_point, times=2)
@@ -263,8 +262,8 @@ def _all() -> Iterator[Case]:
     yield case("LabelRanker, linear, maximum", labels, kernel="linear", **maximum)
     yield case("LambdaRank.posterior, lists of two", frozen_field, size=2)
     yield case("LambdaRank.posterior, lists of five", frozen_field, size=5)
-    yield case("ArenaRanker, 60 games", arena, rows=60)
-    yield case("ArenaRanker, 2,000 games, judges", arena, rows=2000, judges=20, categories=3)
+    yield case("Ranker, 60 games", arena, rows=60)
+    yield case("Ranker, 2,000 games, judges", arena, rows=2000, judges=20, categories=3)
     yield case("CollaborativeOrdinalGP, 30 x 12", ratings, num_users=30, num_items=12)
     yield case("CollaborativeOrdinalGP, 60 x 30", ratings, num_users=60, num_items=30)
     yield case("CollaborativeGP, 30 x 12", numbers, num_users=30, num_items=12)

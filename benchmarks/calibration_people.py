@@ -19,7 +19,7 @@ from scipy.special import log_ndtr, logsumexp
 from scipy.stats import invwishart, norm
 
 from bayesrank import CollaborativeGP, CollaborativeOrdinalGP
-from bayesrank.estimators import ArenaRanker
+from bayesrank.estimators import Ranker
 from bayesrank.models.comparisons import judged_comparisons
 from benchmarks.calibration import Trial, drawn, of_draws, of_levels, of_normals
 
@@ -102,7 +102,7 @@ def arena(seed: int, *, rows: int, judges: int = 0, categories: int = 0) -> Tria
     truth = drawn(judged_comparisons, seed, n, pairs, **said)
     tied, first = truth["comparison"] == 1, truth["comparison"] > 0
     games = np.where(first[:, None], pairs, pairs[:, ::-1])
-    ranker = ArenaRanker(items=range(n))
+    ranker = Ranker(items=range(n))
     ranker.fit(games, ties=tied, position=np.where(first, 1, -1), **given)
     return of_draws(ranker.samples(), truth["f"])
 

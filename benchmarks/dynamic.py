@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from numpyro.infer import Predictive
 from scipy.optimize import minimize
 
-from bayesrank import PairwiseRanker
+from bayesrank import Ranker
 from bayesrank.infer import EP
 from bayesrank.models import dynamic_thurstone
 from bayesrank.solvers.comparisons import DynamicEP
@@ -88,9 +88,9 @@ def losses(forecast: Forecast, start: np.datetime64 = _FIRST, end: Any = None) -
 def moving(process: Any) -> Forecast:
     """Skills that move, or stand still where `process` is None."""
 
-    def fitted(past: Games, hyperparameters: Any) -> PairwiseRanker:
+    def fitted(past: Games, hyperparameters: Any) -> Ranker:
         when: dict[str, Any] = {} if process is None else {"time": past.day}
-        ranker = PairwiseRanker(time=process, hyperparameters=hyperparameters)
+        ranker = Ranker(time=process, hyperparameters=hyperparameters)
         return ranker.fit(past.pairs, **when)
 
     @cache
@@ -284,7 +284,7 @@ def skills_now(seed: int, process: Any) -> tuple[Array, Array]:
     margin = skill[period, pairs[:, 0]] - skill[period, pairs[:, 1]]
     lost = margin + np.sqrt(2.0) * rng.normal(size=120) < 0.0
     pairs[lost] = pairs[lost, ::-1]
-    ranker = PairwiseRanker(time=process, items=range(8), random_state=seed)
+    ranker = Ranker(time=process, items=range(8), random_state=seed)
     return ranker.fit(pairs, time=times[period]).result.get_samples()["f"], skill[-1]
 
 

@@ -15,7 +15,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesrank import OrderRanker
+from bayesrank import Ranker
 
 Array = NDArray[np.float64]
 
@@ -60,7 +60,7 @@ def people(kind: str, count: int, seed: int) -> NDArray[np.intp]:
 def whole(kind: str, count: int) -> tuple[float, float]:
     """Fit so many orders by default; return the scale of skills, and the seconds it took."""
     orders, start = people(kind, count, 0).tolist(), time.process_time()
-    ranker = OrderRanker(items=range(_ITEMS)).fit(orders)
+    ranker = Ranker(items=range(_ITEMS)).fit(orders)
     return float(ranker.params_["scale"]), time.process_time() - start
 
 
@@ -77,7 +77,7 @@ def spread(kind: str, count: int, groups: int, scale: float, seeds: int = 3) -> 
     for seed in range(seeds):
         means, covariances = [], []
         for part in np.split(people(kind, count, seed), groups):
-            ranker = OrderRanker(items=range(_ITEMS), hyperparameters={"scale": scale})
+            ranker = Ranker(items=range(_ITEMS), hyperparameters={"scale": scale})
             result = ranker.fit(part.tolist()).result
             means.append(centre @ result.mean["f"])
             covariances.append(centre @ result.covariance["f"] @ centre)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bayesrank import ArenaRanker, PairwiseRanker, _memory
+from bayesrank import Ranker, _memory
 from bayesrank.infer import EP
 from bayesrank.models import thurstone
 
@@ -29,8 +29,8 @@ def log(seed, number, shares=(0.4, 0.3, 0.2, 0.1), spread=0.4):
 
 
 @pytest.fixture(scope="module", params=["map", {"scale": 0.8, "category_scale": 0.4}])
-def ranker(request) -> ArenaRanker:
-    return ArenaRanker(items=NAMES, hyperparameters=request.param).fit(log(0, 600)[0])
+def ranker(request) -> Ranker:
+    return Ranker(items=NAMES, hyperparameters=request.param).fit(log(0, 600)[0])
 
 
 def test_the_overall_skill_is_the_average_over_categories_by_their_battles(ranker):
@@ -42,17 +42,17 @@ def test_the_overall_skill_is_the_average_over_categories_by_their_battles(ranke
     mean, sd = ranker.predict()
     np.testing.assert_allclose(average.mean(axis=0), mean, atol=1e-9)
     np.testing.assert_allclose(average.std(axis=0), sd, rtol=0.1)
-    unseen = ArenaRanker(overall="unseen", items=NAMES, hyperparameters=ranker.hyperparameters)
+    unseen = Ranker(overall="unseen", items=NAMES, hyperparameters=ranker.hyperparameters)
     unseen.fit(frame)
     assert (unseen.rank().sd > ranker.rank().sd).all()
     with pytest.raises(ValueError, match="overall is 'mean'"):
-        ArenaRanker(overall="mean").fit(frame)  # pyright: ignore[reportArgumentType]
+        Ranker(overall="mean").fit(frame)  # pyright: ignore[reportArgumentType]
 
 
 def test_draws_of_categories_are_joint():
     """Their covariances are those of EP on the program itself."""
     frame, scales = log(1, 300)[0], {"scale": 0.8, "category_scale": 0.4}
-    ranker = ArenaRanker(items=NAMES, hyperparameters=scales, num_samples=20_000).fit(frame)
+    ranker = Ranker(items=NAMES, hyperparameters=scales, num_samples=20_000).fit(frame)
     pairs = frame[["winner", "loser"]].map(NAMES.index).to_numpy()
     codes = frame["category"].map(ranker.category_names_.index).to_numpy()
     said: dict[str, Any] = {"categories": codes, "num_categories": 4, "params": scales}
@@ -77,7 +77,7 @@ def test_intervals_of_the_overall_skill_cover_and_narrow_with_data():
         held = []
         for seed in range(60):
             frame, skills = log(1000 + seed, number)
-            ranker = ArenaRanker(items=NAMES, hyperparameters="map").fit(frame)
+            ranker = Ranker(items=NAMES, hyperparameters="map").fit(frame)
             shares = np.array([np.mean(frame["category"] == name) for name in CATEGORIES])
             true = shares @ skills - np.mean(shares @ skills)
             found = ranker.rank()
@@ -114,6 +114,6 @@ def test_a_log_that_memory_cannot_hold_is_refused_before_the_fit(monkeypatch):
     monkeypatch.setattr(_memory, "available", lambda: 10**5)
     said = "6 items and 600 comparisons in 4 categories take .* rank fewer items or categories"
     with pytest.raises(ValueError, match=said):
-        ArenaRanker().fit(log(0, 600)[0])
+        Ranker().fit(log(0, 600)[0])
     with pytest.raises(ValueError, match="6 items and 600 comparisons take .* rank fewer items"):
-        PairwiseRanker().fit(log(0, 600)[0][["winner", "loser"]])
+        Ranker().fit(log(0, 600)[0][["winner", "loser"]])

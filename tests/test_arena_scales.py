@@ -1,4 +1,4 @@
-"""Scales of a log's priors averaged over, and what `ArenaRanker` predicts from either posterior."""
+"""Scales of a log's priors averaged over, and what `Ranker` predicts from either posterior."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayesrank.estimators import ArenaRanker
+from bayesrank.estimators import Ranker
 from bayesrank.infer import EPResult
 from bayesrank.solvers.comparisons import ArenaFit, arena_data, fit_arena, settles_scales
 
@@ -14,7 +14,7 @@ ITEMS = ("a", "b", "c", "d", "e")
 
 
 def league(seed, size, judges=0):
-    """Games at home, some tied, as `ArenaRanker.fit` takes them."""
+    """Games at home, some tied, as `Ranker.fit` takes them."""
     rng = np.random.default_rng(seed)
     first = rng.integers(0, 5, size)
     second = (first + rng.integers(1, 5, size)) % 5
@@ -32,12 +32,12 @@ def league(seed, size, judges=0):
 @pytest.fixture(scope="module")
 def averaged():
     games, given = league(0, 40)
-    return ArenaRanker(hyperparameters="integrate").fit(games, **given)
+    return Ranker(hyperparameters="integrate").fit(games, **given)
 
 
 def test_averaging_widens_intervals_of_few_games(averaged):
     games, given = league(0, 40)
-    known = ArenaRanker(hyperparameters="map").fit(games, **given)
+    known = Ranker(hyperparameters="map").fit(games, **given)
     assert isinstance(averaged.result, EPResult) and isinstance(known.result, ArenaFit)
     assert (averaged.hyperparameters_, known.hyperparameters_) == ("integrate", "map")
     wide, narrow = (
@@ -80,9 +80,9 @@ def test_the_data_say_whether_their_scales_are_averaged_over(size, settled):
 @pytest.mark.slow
 def test_skills_of_a_log_that_settles_its_scales_are_as_if_averaged(monkeypatch):
     games, given = league(4, 1500)
-    chosen = ArenaRanker(num_samples=8000).fit(games, **given)
+    chosen = Ranker(num_samples=8000).fit(games, **given)
     monkeypatch.setattr("bayesrank.estimators.skills.settles_scales", lambda *args: False)
-    averaged = ArenaRanker(num_samples=8000).fit(games, **given)
+    averaged = Ranker(num_samples=8000).fit(games, **given)
     assert (chosen.hyperparameters_, averaged.hyperparameters_) == ("map", "integrate")
     draws = [each.samples() for each in (chosen, averaged)]
     (mean, sd), (other, other_sd) = (
@@ -111,7 +111,7 @@ def test_predictions_are_averages_over_the_draws(averaged, position):
 @pytest.mark.parametrize("judge", [None, "j0", "j1"])
 def test_predictions_before_a_judge_are_averages_over_its_joint_draws(judge):
     games, given = league(1, 60, judges=2)
-    ranker = ArenaRanker().fit(games, **given)
+    ranker = Ranker().fit(games, **given)
     fit: Any = ranker.result
     assert ranker.hyperparameters_ == "map" and isinstance(fit, ArenaFit)
     # Skills, position, log tie width; then the judge's bias and log reliability.
@@ -135,7 +135,7 @@ def test_predictions_before_a_judge_are_averages_over_its_joint_draws(judge):
 def test_skills_in_categories_are_averaged_too():
     games, given = league(2, 60)
     category = np.where(np.arange(60) % 3 == 0, "code", "maths")
-    ranker = ArenaRanker().fit(games, category=category, **given)
+    ranker = Ranker().fit(games, category=category, **given)
     assert ranker.hyperparameters_ == "integrate"
     draws = ranker.samples("code")
     mean, sd = ranker.predict(category="code")
@@ -147,16 +147,16 @@ def test_skills_in_categories_are_averaged_too():
 def test_scales_that_are_given_stand(averaged):
     games, given = league(3, 60, judges=2)
     chosen = {"scale": 0.7, "tie_width": 0.4}
-    ranker = ArenaRanker(hyperparameters=chosen).fit(games, **given)
+    ranker = Ranker(hyperparameters=chosen).fit(games, **given)
     assert ranker.params_["scale"] == 0.7 and ranker.params_["tie_width"] == 0.4
     assert ranker.hyperparameters_ == "map"
     ties = ranker.effects()[1]
     assert ties.lower == ties.upper == pytest.approx(0.4)
-    prior = ArenaRanker(hyperparameters="prior").fit(games, **given)
+    prior = Ranker(hyperparameters="prior").fit(games, **given)
     assert prior.hyperparameters_ == "prior" and prior.params_["scale"] == 1.0
     assert prior.to_arviz()["posterior"]["tie_width"].std() == 0.0
     with pytest.raises(ValueError, match="hyperparameters names 'amplitude'"):
-        ArenaRanker(hyperparameters={"amplitude": 1.0}).fit(games, **given)
+        Ranker(hyperparameters={"amplitude": 1.0}).fit(games, **given)
 
 
 def test_a_scale_given_at_its_mode_changes_nothing():

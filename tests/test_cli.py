@@ -209,7 +209,10 @@ def test_a_dry_run_says_times_as_people_do_and_what_is_left_out(folder, seen, ca
     assert run("rank", "t.csv", "--time", "day", "--dry-run") == 0
     said = capsys.readouterr()
     assert said.out.splitlines()[-1] == "times: 2024-05-31 to 2024-06-30T18:30"
-    assert "with --time, who was shown first or at home is not used (silence with" in said.err
+    assert "position: playing white" in said.out
+    Path("j.csv").write_text("winner,loser,judge,day\na,b,u,1\nb,a,v,2\n")
+    assert run("rank", "j.csv", "--time", "day", "--dry-run") == 0
+    assert "with --time, judges in the file are not used yet" in capsys.readouterr().err
 
 
 def test_ties_of_weighted_rows_are_counted_alike(folder, seen, capsys):

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from cli_run import run
 
-from bayesrank import ArenaRanker
+from bayesrank import Ranker
 
 
 def write_log(path, size=400):
@@ -82,7 +82,7 @@ def test_by_ranks_each_category_under_the_overall_ranking(tmp_path, capsys):
     assert order["code"] == ["x", "y", "<z>"] and order["m & m"] == ["<z>", "y", "x"]
     assert list(order)[0] == "" and table["rank"].tolist() == 3 * [1, 2, 3]
     # The posterior that was saved says the same, and records are those of the category.
-    ranker, data = ArenaRanker.load(out / "ranker.npz"), pd.read_csv(log)
+    ranker, data = Ranker.load(out / "ranker.npz"), pd.read_csv(log)
     for name, rows in table.groupby("category"):
         ranked = ranker.rank(category=name or None).to_dataframe()
         for column in ("skill_mean", "skill_lower", "skill_upper", "prob_best"):

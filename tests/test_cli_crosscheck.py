@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from bayesrank import ArenaRanker, PairwiseRanker
+from bayesrank import Ranker
 from bayesrank.cli.trust import trust_checks
 from bayesrank.datasets import ComparisonData
 from bayesrank.diagnostics import CrossCheck, quick
@@ -39,7 +39,7 @@ def data():
 @pytest.fixture(scope="module")
 def fitted(data):
     pairs, tied = data
-    return PairwiseRanker(hyperparameters="prior").fit(pairs, ties=tied)
+    return Ranker(hyperparameters="prior").fit(pairs, ties=tied)
 
 
 @pytest.mark.slow
@@ -49,7 +49,7 @@ def fitted(data):
 def test_equal_rows_as_one_are_the_same_posterior(data, weighted, features):
     pairs, tied = data
     weights = np.random.default_rng(1).uniform(0.5, 2.0, 120) if weighted else None
-    ranker = PairwiseRanker(item_features=features, hyperparameters="prior")
+    ranker = Ranker(item_features=features, hyperparameters="prior")
     result: Any = ranker.fit(pairs, ties=tied, sample_weight=weights).result
     distinct: Any = with_distinct_rows(result)
     # Six pairs: a winner either way, or a tie, which is the same both ways round.
@@ -68,7 +68,7 @@ def test_equal_rows_as_one_are_the_same_posterior(data, weighted, features):
 def test_equal_rows_keep_their_positions(data):
     pairs, tied = data
     position = np.random.default_rng(3).choice([-1, 0, 1], len(pairs))
-    result: Any = ArenaRanker().fit(pairs, ties=tied, position=position).result
+    result: Any = Ranker().fit(pairs, ties=tied, position=position).result
     distinct: Any = with_distinct_rows(result)
     rows = [
         (*sorted(pair), 1, place if pair[0] < pair[1] else -place) if tie else (*pair, 2, place)
@@ -83,13 +83,13 @@ def test_equal_rows_keep_their_positions(data):
 
 
 def test_distinct_rows_are_left_as_they_are():
-    result = PairwiseRanker(hyperparameters="prior").fit([("a", "b"), ("b", "a")]).result
+    result = Ranker(hyperparameters="prior").fit([("a", "b"), ("b", "a")]).result
     assert with_distinct_rows(result) is result
 
 
 @pytest.mark.slow
 def test_the_heaviest_component_is_one_of_the_mixture(data):
-    result: Any = PairwiseRanker(num_samples=50).fit(data[0]).result
+    result: Any = Ranker(num_samples=50).fit(data[0]).result
     mixture = result.mixture
     found, number = heaviest(result), int(np.argmax(mixture.weights))
     np.testing.assert_array_equal(found.joint_mean, mixture.means[number])
@@ -146,7 +146,7 @@ def judged_log():
 @pytest.mark.slow
 def test_a_log_with_judges_is_checked_and_a_wrong_answer_is_found():
     data = judged_log()
-    found: Any = ArenaRanker(hyperparameters="prior").fit(data).result
+    found: Any = Ranker(hyperparameters="prior").fit(data).result
     fit = skills_of_log(data, found)
     assert "tie_width" in fit.called[3] and "reliability" in fit.hidden
     right = crosschecked_skills(fit, "quick", 0, lambda share: None)
@@ -166,7 +166,7 @@ def test_a_log_with_judges_is_checked_and_a_wrong_answer_is_found():
 def test_skills_that_move_are_checked_and_a_large_log_is_not(monkeypatch):
     rng = np.random.default_rng(0)
     pairs = np.array([rng.choice(4, 2, replace=False) for _ in range(60)])
-    ranker = PairwiseRanker(time="matern12", hyperparameters="prior")
+    ranker = Ranker(time="matern12", hyperparameters="prior")
     fit = skills_of_result(ranker.fit(pairs, time=np.arange(60.0) // 5).result)
     assert fit.hidden == ("past",) and fit.mean.shape == (4,)
     found = crosschecked_skills(fit, "quick", 0, lambda share: None)
@@ -245,7 +245,7 @@ def test_the_fit_of_a_log_is_that_of_ep_at_its_scales(data, ties):
     tied = tied & ties
     position = np.where(np.arange(120) % 3 == 0, -1, 1)
     log = ComparisonData(tuple("abcd"), pairs, tied, position=position)
-    fit: Any = ArenaRanker(hyperparameters="map").fit(log).result
+    fit: Any = Ranker(hyperparameters="map").fit(log).result
     found = result_of_log(log, fit)
     known: Any = EP(found.model).run(
         jax.random.key(0), *found.model_args, params=found.params, **found.model_kwargs

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from rich.cells import cell_len
 from rich.console import Console
 
-from bayesrank import PairwiseRanker
+from bayesrank import Ranker
 from bayesrank.cli.ask_screen import leaders_table
 from bayesrank.cli.progress import Steps
 from bayesrank.cli.tables import legend, ranking_table
@@ -185,7 +185,7 @@ def test_an_undefeated_item_leads(times):
     """A beats all, B all but A, and C beats D: as often as is said."""
     rows = [("A", "B"), ("A", "C"), ("A", "D"), ("B", "C"), ("B", "D"), ("C", "D")] * times
     frame = pd.DataFrame(rows, columns=["winner", "loser"])
-    ranker = PairwiseRanker().fit(frame)
+    ranker = Ranker().fit(frame)
     summary = ranker.rank()
     assert summary.names == list("ABCD") and summary.tier[0] == 1
     found = headline(summary, ranker.samples(), lambda d: float(win_chance(d, ranker.params_)))

@@ -16,7 +16,7 @@ from cli_run import said as run
 from matplotlib.image import imread
 from scipy.special import ndtr
 
-from bayesrank import OrderRanker, PairwiseRanker
+from bayesrank import Ranker
 from bayesrank.cli import pipeline
 from bayesrank.cli.words import unit
 from bayesrank.datasets import load_modechoice, read_comparisons
@@ -205,12 +205,12 @@ def test_an_order_is_one_event(tmp_path, monkeypatch):
     assert "4 items" not in run("rank", "x.toi", *chosen)[0]
     table = pd.read_csv("bayesrank-out/ranking.csv").set_index("item")
     orders = [["Ada", "Bob", "Cy", "Dot"], ["Ada", "Cy", ["Bob", "Dot"]], ["Dot", "Ada", "Bob"]]
-    ranker = OrderRanker(hyperparameters={"scale": 1.2}).fit(orders, sample_weight=[30, 15, 10])
+    ranker = Ranker(hyperparameters={"scale": 1.2}).fit(orders, sample_weight=[30, 15, 10])
     summary = ranker.rank()
     for name, mean, sd in zip(summary.names, summary.mean, summary.sd, strict=True):
         np.testing.assert_allclose(table.loc[name, ["skill_mean", "skill_sd"]], [mean, sd])
     data = read_comparisons("x.toi")
-    pairs = PairwiseRanker(items=data.names, hyperparameters={"scale": 1.2})
+    pairs = Ranker(items=data.names, hyperparameters={"scale": 1.2})
     fitted = pairs.fit(np.array(data.names)[data.comparisons], sample_weight=data.weights)
     alone = fitted.rank()
     assert (table.loc[alone.names, "skill_sd"] > 1.1 * alone.sd).all()

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from cli_run import run
 
-from bayesrank import PairwiseRanker, PreferenceGP
+from bayesrank import PreferenceGP, Ranker
 
 NAMES = ["ada", "bob", "cy", "dot", "eve"]
 FEATURES = np.array([[0.0, 3.0], [1.0, 1.0], [2.0, 2.0], [3.0, 9.0], [4.0, 4.0]])
@@ -51,7 +51,7 @@ def test_pairs_of_ranked_items(at, capsys):
     capsys.readouterr()
     assert run("predict", "plain", "pairs.csv") == 0
     rows = _printed(capsys)
-    ranker = PairwiseRanker(hyperparameters={"scale": 1.3, "tie_width": 0.4}, items=NAMES)
+    ranker = Ranker(hyperparameters={"scale": 1.3, "tie_width": 0.4}, items=NAMES)
     ranker.fit([(NAMES[i], NAMES[j]) for i, j, _ in GAMES], ties=[bool(tie) for *_, tie in GAMES])
     pairs = [("ada", "bob"), ("eve", "cy")]
     assert [(row["first"], row["second"]) for row in rows] == pairs

@@ -60,8 +60,6 @@ REFUSED = [
     ("!rank log.csv --judge Task --time t", "log.csv", LOG, "--judge does not go with --time"),
     ("by --ignore category --ignore Task", "log.csv", LOG, "no column of the file is read as"),
     ("by --category Task --ignore category", "log.csv", LOG, "of one category (code), and its"),
-    ("by --time t --ignore category --ignore Task", "log.csv", LOG,
-     "--by-category does not go with --time"),
     ("by", "log.csv", "order\na > b\n", "orders have no categories; leave it out"),
     ("rate", "r.csv", f"{RATED}a,x,1\na,x,2\n", "row 3: user 'a', item 'x' is already in row 2"),
     ("rate", "r.csv", f"{RATED}a,x,1\nb,x,2.5\n", "row 3, column 'rating': '2.5' is not a whole"),

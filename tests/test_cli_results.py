@@ -11,8 +11,7 @@ import pytest
 from cli_run import run
 from scipy.special import ndtr, xlogy
 
-from bayesrank import PairwiseRanker
-from bayesrank.estimators import load_ranker
+from bayesrank import Ranker
 
 GAMES = """winner,loser,tie
 ada,bob,0
@@ -56,10 +55,10 @@ def at(folder, monkeypatch, capsys):
 def test_two_items_compare_as_the_ranker_says(at, capsys, results, first, second):
     assert run("compare", results, first, second, "--level", "0.5") == 0
     better, outcomes, gap = capsys.readouterr().out.splitlines()
-    ranker: Any = load_ranker(f"{results}/ranker.npz")
+    ranker: Any = Ranker.load(f"{results}/ranker.npz")
     if results == "games":  # fitted again, with nothing of the file
         rows = [line.split(",") for line in GAMES.splitlines()[1:]]
-        ranker = PairwiseRanker(hyperparameters="prior", random_state=0)
+        ranker = Ranker(hyperparameters="prior", random_state=0)
         ranker.fit([row[:2] for row in rows], ties=[row[2] == "1" for row in rows])
     for word, outcome in (("wins", "win"), ("ties", "tie"), ("loses", "loss")):
         [chance] = ranker.predict_proba([(first, second)], outcome=outcome)
@@ -102,7 +101,7 @@ def test_the_first_pair_is_the_best_of_all(at, capsys):
     assert run("suggest", "games", "-n", "3") == 0
     rows = list(csv.reader(io.StringIO(capsys.readouterr().out)))
     assert rows[0] == ["first", "second"] and len(rows) == 4
-    ranker = load_ranker("games/ranker.npz")
+    ranker = Ranker.load("games/ranker.npz")
     mean, covariance = ranker.result.mean["f"], ranker.result.covariance["f"]
     noise, width = float(ranker.params_.get("noise", 1.0)), float(ranker.params_["tie_width"])
     gains = {}
@@ -123,7 +122,7 @@ def test_pairs_of_a_log_with_judges_go_to_a_file(at, capsys):
     assert {name for row in rows for name in row.split(",")} == {"x", "y", "z"}
     assert run("predict", "log", "pairs.csv") == 0  # which reads it
     predicted = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-    ranker: Any = load_ranker("log/ranker.npz")
+    ranker: Any = Ranker.load("log/ranker.npz")
     pairs = [row.split(",") for row in rows]
     for outcome in ("win", "tie", "loss"):
         truth = ranker.predict_proba(pairs, outcome=outcome)
@@ -140,7 +139,7 @@ def test_one_level_and_an_anchor_that_has_its_points(at, tmp_path, capsys, name,
     assert found["level"] == 0.5
     items = {item["item"]: item for item in found["rankings"][0]["items"]}
     assert items[name]["elo"] == pytest.approx(points)
-    ranker = load_ranker(tmp_path / "ranker.npz")
+    ranker = Ranker.load(tmp_path / "ranker.npz")
     draws = ranker.samples() - ranker.samples()[:, [ranker.names_.index(name)]]
     per_skill = 400 / np.log(10) * 1.702 / np.sqrt(2)  # at noise 1
     for k, other in enumerate(map(str, ranker.names_)):

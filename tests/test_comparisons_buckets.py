@@ -9,7 +9,7 @@ import pytest
 from compilations import compilations
 from numpy.testing import assert_allclose
 
-from bayesrank import ArenaRanker, PairwiseRanker
+from bayesrank import Ranker
 from bayesrank.datasets import read_comparisons
 from bayesrank.infer import EP
 from bayesrank.models import thurstone
@@ -47,12 +47,11 @@ def assert_same(result: Any, direct: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ranker", [PairwiseRanker, ArenaRanker])
+@pytest.mark.parametrize("columns", [["model_a", "model_b", "winner"], slice(None)])
 @pytest.mark.filterwarnings("ignore::bayesrank.datasets.ReadingNote")
-def test_the_answer_is_that_of_the_program_with_the_data_as_they_came(ranker):
-    table = log(5, 40)
-    table = table.drop(columns="category") if ranker is PairwiseRanker else table
-    result = ranker(hyperparameters="integrate", random_state=0).fit(table).result
+def test_the_answer_is_that_of_the_program_with_the_data_as_they_came(columns):
+    table = log(5, 40).loc[:, columns]
+    result = Ranker(hyperparameters="integrate", random_state=0).fit(table).result
     assert len(result.model_args[1]) == 40 and "counted" not in result.model_kwargs
     kwargs = result.model_kwargs
     key = jax.random.key(np.random.RandomState(0).randint(2**31 - 1))
@@ -65,10 +64,10 @@ def test_the_answer_is_that_of_the_program_with_the_data_as_they_came(ranker):
 def test_logs_of_like_size_share_what_is_compiled():
     columns = ["model_a", "model_b", "winner"]
     first, second, third = log(5, 40)[columns], log(7, 47, 1)[columns], log(8, 31, 2)[columns]
-    PairwiseRanker().fit(first)
+    Ranker().fit(first)
     with compilations() as events:
-        PairwiseRanker().fit(second)
-        PairwiseRanker().fit(third)
+        Ranker().fit(second)
+        Ranker().fit(third)
     assert events == []
 
 

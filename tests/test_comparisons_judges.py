@@ -10,7 +10,7 @@ from numpyro import handlers
 from refusals import refused
 from scipy import stats
 
-from bayesrank.estimators import ArenaRanker
+from bayesrank.estimators import Ranker
 from bayesrank.infer import EP
 from bayesrank.models.comparisons import SCALES, judged_comparisons
 from bayesrank.solvers.comparisons import arena_data, fit_arena
@@ -97,7 +97,7 @@ def test_a_small_log_has_the_means_and_variances_of_ep():
     said = [(0, 1), (1, 2), (0, 2)] * 4, [(0, 1), (2, 1), (0, 2), (1, 0), (1, 2), (2, 0)] * 2
     pairs, judges = np.concatenate(said), np.repeat([0, 1], 12)  # the second wavers
     log = {"position": np.tile([1, -1, 0, 1], 6), "judges": judges}
-    ranker = ArenaRanker(hyperparameters="prior", items=range(3))
+    ranker = Ranker(hyperparameters="prior", items=range(3))
     ranker.fit(pairs, position=log["position"], judge=judges)
     fit: Any = ranker.result_
     assert fit.log_reliability[0] > fit.log_reliability[1] + 0.1
@@ -195,7 +195,7 @@ def as_table(true, pairs, log):
 
 def test_a_judge_who_answers_at_random_gets_low_reliability_and_counts_less():
     true, pairs, log = simulate(5, 8, 12, 1, 6000, careless=2)
-    judges = ArenaRanker().fit(as_table(true, pairs, log)).judges()
+    judges = Ranker().fit(as_table(true, pairs, log)).judges()
     assert set(judges.index[:2]) == {"j10", "j11"}
     middle, lower, upper = (
         judges[f"reliability{end}"].to_numpy() for end in ("", "_lower", "_upper")
@@ -206,7 +206,7 @@ def test_a_judge_who_answers_at_random_gets_low_reliability_and_counts_less():
 @pytest.fixture(scope="module")
 def fitted():
     true, pairs, log = simulate(6, 6, 4, 2, 1200)
-    return true, ArenaRanker().fit(as_table(true, pairs, log))
+    return true, Ranker().fit(as_table(true, pairs, log))
 
 
 def test_the_ranker_by_names(fitted):
@@ -239,14 +239,14 @@ def test_effects_in_a_hundred_comparisons(fitted):
 
 def test_a_tie_width_that_was_given_has_no_interval():
     games = {"winner": ["x", "y"], "loser": ["y", "x"], "tie": [1, 0]}
-    ranker = ArenaRanker(hyperparameters="prior").fit(pd.DataFrame(games))
+    ranker = Ranker(hyperparameters="prior").fit(pd.DataFrame(games))
     assert ranker.notes() == ("Equal items tie in 28% of comparisons (taken as known).",)
 
 
 @pytest.mark.slow
 def test_without_any_part_it_is_a_ranking_of_skills():
     games = [("a", "b"), ("b", "c"), ("a", "c"), ("a", "b")]
-    ranker = ArenaRanker(hyperparameters="map").fit(games)
+    ranker = Ranker(hyperparameters="map").fit(games)
     assert ranker.rank().names == ["a", "b", "c"]
     assert ranker.effects() == [] and ranker.notes() == ()
     assert len(ranker.judges()) == 0
@@ -269,7 +269,7 @@ def test_without_any_part_it_is_a_ranking_of_skills():
     ],
 )
 def test_bad_covariates_are_refused(options, message):
-    refused(message, ArenaRanker().fit, [("a", "b"), ("b", "a")], **options)
+    refused(message, Ranker().fit, [("a", "b"), ("b", "a")], **options)
 
 
 @pytest.mark.parametrize(
@@ -315,10 +315,10 @@ def test_standard_deviations_of_a_ranking_are_free_of_the_chance_of_draws():
     """From the average of each component, by the covariance of the posterior."""
     games = [("a", "b"), ("b", "c"), ("a", "c"), ("c", "a"), ("x", "y")]
     one, other = (
-        ArenaRanker(hyperparameters="map", num_samples=50, random_state=seed).fit(games).rank()
+        Ranker(hyperparameters="map", num_samples=50, random_state=seed).fit(games).rank()
         for seed in (0, 1)
     )
-    fitted: Any = ArenaRanker(hyperparameters="map").fit(games)
+    fitted: Any = Ranker(hyperparameters="map").fit(games)
     covariance, names = fitted.posterior_.mixture().covariance(), list(fitted.names_)
     for group in ("abc", "xy"):
         at = [names.index(name) for name in group]

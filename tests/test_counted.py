@@ -16,7 +16,7 @@ from cli_run import run
 
 from bayesrank.datasets import ColumnNames, DataError, counted, read_comparisons
 from bayesrank.datasets.table import read_table
-from bayesrank.estimators import ArenaRanker
+from bayesrank.estimators import Ranker
 
 duckdb = pytest.importorskip("duckdb")
 pl = pytest.importorskip("polars")
@@ -138,7 +138,7 @@ def games(rows=300):
 def skills(source, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ranker = ArenaRanker(hyperparameters="map").fit(read_comparisons(source, **options))
+        ranker = Ranker(hyperparameters="map").fit(read_comparisons(source, **options))
     mean, sd = ranker.predict(sorted(ranker.names_, key=str))
     return np.concatenate([mean, sd])
 
@@ -201,9 +201,9 @@ def test_points_that_are_no_numbers_are_refused(score):
 
 def test_names_are_numbers_where_all_are():
     frame = pd.DataFrame({"winner": [7, 7, 10], "loser": [10, 10, 7], "id": [0, 7, 10]})
-    assert ArenaRanker(hyperparameters="prior").fit(lazy(frame)).names_ == [10, 7]
+    assert Ranker(hyperparameters="prior").fit(lazy(frame)).names_ == [10, 7]
     with pytest.raises(ValueError, match="add columns to it"):
-        ArenaRanker().fit(lazy(frame), ties=[0, 0, 1])
+        Ranker().fit(lazy(frame), ties=[0, 0, 1])
 
 
 def test_too_many_distinct_rows_name_the_column(monkeypatch):

@@ -13,7 +13,7 @@ from bayesrank.cli.words import method
 from bayesrank.datasets import ComparisonData, read_comparisons
 from bayesrank.diagnostics.agreement import Residuals, clusters_of, mean_margins
 from bayesrank.diagnostics.sensitivity import order_under_wide_prior
-from bayesrank.estimators import ArenaRanker
+from bayesrank.estimators import Ranker
 from bayesrank.solvers.comparisons import JudgedSkills, arena_data, fit_arena
 from bayesrank.solvers.comparisons.terms import arguments_of
 
@@ -81,7 +81,7 @@ def test_the_design_effect_against_sums_over_clusters():
 
 
 def checks(data) -> dict[str, Any]:
-    ranker = ArenaRanker(hyperparameters="map").fit(data)
+    ranker = Ranker(hyperparameters="map").fit(data)
     found = trust_checks(
         data, ranker.rank(), ranker.samples(), ranker.params_, "skipped", ranker.result
     )
@@ -166,7 +166,7 @@ def test_position_is_a_warning_only_where_the_file_has_it():
 def test_the_page_says_what_intervals_of_a_log_include(judges):
     data = replace(world(7, n=5, rows=60, judges=judges), tied=np.arange(60) % 5 == 0)
     data = replace(data, position=np.ones(60))
-    params = ArenaRanker(hyperparameters="map").fit(data).params_
+    params = Ranker(hyperparameters="map").fit(data).params_
     include, *_ = method(data, params, None)[0].split(", and none in the prior scales;")
     own = "in the judges' reliabilities and order biases, " if judges else ""
     assert include == f"Intervals include uncertainty in the skills, {own}in the tie width"

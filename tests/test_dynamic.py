@@ -65,7 +65,7 @@ def test_gaussian_observations_are_a_dense_gaussian_process_regression(process):
         visits = Visits(jnp.asarray(order), jnp.asarray(gaps), values, columns[order], after)
 
         def solve(scales):
-            prior = ChainPrior(process, NUM_ITEMS, scales, visits)
+            prior = ChainPrior(process, NUM_ITEMS, scales, visits, jnp.zeros(0, int))
             posterior = prior.times(terms)
             return prior.log_normaliser(terms, posterior), posterior
 
@@ -88,12 +88,19 @@ def test_gaussian_observations_are_a_dense_gaussian_process_regression(process):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("process", "ties"), [("walk", False), ("matern32", True)])
-def test_the_solver_has_the_fixed_point_of_ep_on_the_joint_program(process, ties):
+@pytest.mark.parametrize(
+    ("process", "ties", "home"),
+    [("walk", False, False), ("matern32", True, False), ("matern12", True, True)],
+)
+def test_the_solver_has_the_fixed_point_of_ep_on_the_joint_program(process, ties, home):
     pairs, period = season(25)
     options: dict[str, Any] = {"times": TIMES, "period": period, "process": process}
+    rng = np.random.default_rng(2)
     if ties:
-        options["outcomes"] = np.random.default_rng(2).integers(0, 3, 25)
+        options["outcomes"] = rng.integers(0, 3, 25)
+    if home:
+        options |= {"position": rng.integers(-1, 2, 25), "categories": rng.integers(0, 2, 25)}
+        options["num_categories"] = 2
     joint = EP(dynamic_thurstone, tol=1e-7).run(jax.random.key(0), NUM_ITEMS, pairs, **options)
     chains = DynamicEP(tol=1e-7).run(jax.random.key(0), NUM_ITEMS, pairs, **options)
     assert chains.converged and chains.marginalized_sites == ("past",)

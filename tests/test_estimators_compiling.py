@@ -9,7 +9,7 @@ import pytest
 from compilations import compilations
 from sklearn.model_selection import KFold
 
-from bayesrank import ArenaRanker, CollaborativeOrdinalGP, PairwiseRanker, PreferenceGP
+from bayesrank import CollaborativeOrdinalGP, PreferenceGP, Ranker
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(6, 2))
@@ -19,8 +19,8 @@ LEVELS = 1 + (USERS + ITEMS) % 3
 
 
 FITS: dict[str, Callable[[np.ndarray], Any]] = {
-    "pairs": lambda rows: PairwiseRanker(items=range(6), hyperparameters="map").fit(PAIRS[rows]),
-    "log": lambda rows: ArenaRanker(items=range(6)).fit(PAIRS[rows]),
+    "pairs": lambda rows: Ranker(items=range(6), hyperparameters="map").fit(PAIRS[rows]),
+    "log": lambda rows: Ranker(items=range(6)).fit(PAIRS[rows]),
     "features": lambda rows: PreferenceGP(hyperparameters="map").fit(X, PAIRS[rows]),
     "ratings": lambda rows: CollaborativeOrdinalGP(max_iterations=2, tol=1.0).fit(
         USERS[rows], ITEMS[rows], LEVELS[rows]

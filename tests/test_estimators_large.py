@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from cli_run import run
 
-from bayesrank import ArenaRanker, PairwiseRanker, PreferenceGP
+from bayesrank import PreferenceGP, Ranker
 from bayesrank._states import read_state, write_state
 from bayesrank.infer import EP, EPResult
 from bayesrank.models import preference_gp, thurstone
@@ -44,9 +44,9 @@ def few_kept():
 @pytest.fixture(scope="module")
 def rankers():
     options = {"items": [f"i{k:02}" for k in range(ITEMS)], "num_samples": 500}
-    dense = PairwiseRanker(hyperparameters="map", **options).fit(wins())
+    dense = Ranker(hyperparameters="map", **options).fit(wins())
     with few_kept():
-        return dense, PairwiseRanker(**options).fit(wins())
+        return dense, Ranker(**options).fit(wins())
 
 
 def test_a_fit_of_many_minutes_says_what_it_costs_and_what_to_do(monkeypatch):
@@ -63,9 +63,9 @@ def test_a_fit_of_many_minutes_says_what_it_costs_and_what_to_do(monkeypatch):
         r"200 items, each overall and in 80 categories, take about 34 minutes .* leave the column"
     )
     with pytest.warns(UserWarning, match=said), pytest.raises(Begun):
-        ArenaRanker().fit(pairs, category=category)
+        Ranker().fit(pairs, category=category)
     with pytest.raises(Begun):
-        ArenaRanker().fit(pairs, category=category % 20)
+        Ranker().fit(pairs, category=category % 20)
 
 
 def test_answers_as_with_covariances(rankers):
@@ -141,7 +141,7 @@ def _pairs():
 def test_a_saved_ranker_answers_as_before(rankers, tmp_path):
     _, large = rankers
     large.save(tmp_path / "x")
-    again = PairwiseRanker.load(tmp_path / "x")
+    again = Ranker.load(tmp_path / "x")
     same_result(large.result_, again.result_)
     pairs = [("i00", "i01"), ("i59", "i02")]
     np.testing.assert_allclose(again.predict_proba(pairs), large.predict_proba(pairs), rtol=1e-9)

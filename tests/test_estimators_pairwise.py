@@ -1,4 +1,4 @@
-"""`PairwiseRanker`: names in every form, held-out comparisons, weights, files, and refusals."""
+"""`Ranker`: names in every form, held-out comparisons, weights, files, and refusals."""
 
 from typing import Any, cast
 
@@ -12,7 +12,7 @@ from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
-from bayesrank import ArenaRanker, PairwiseRanker, PreferenceGP
+from bayesrank import PreferenceGP, Ranker
 from bayesrank.infer import EP, EPResult
 from bayesrank.models import thurstone
 
@@ -23,26 +23,26 @@ X = np.random.default_rng(0).normal(size=(5, 2))
 FEATURES = pd.DataFrame(X, index=NAMES, columns=["height", "width"])
 
 
-def _like(ranker: PairwiseRanker, **options: Any) -> PairwiseRanker:
-    return cast(PairwiseRanker, clone(ranker)).set_params(**options)
+def _like(ranker: Ranker, **options: Any) -> Ranker:
+    return cast(Ranker, clone(ranker)).set_params(**options)
 
 
 @pytest.fixture(scope="module")
 def alone():
     """Skills of items without features."""
-    return PairwiseRanker(hyperparameters={"scale": 1.3}).fit(WINS)
+    return Ranker(hyperparameters={"scale": 1.3}).fit(WINS)
 
 
 @pytest.fixture(scope="module")
 def featured():
-    return PairwiseRanker(item_features=FEATURES, hyperparameters="prior").fit(WINS)
+    return Ranker(item_features=FEATURES, hyperparameters="prior").fit(WINS)
 
 
 def test_a_second_fit_of_the_same_shape_compiles_nothing(alone):
     # What an earlier test compiled may have been forgotten since.
-    PairwiseRanker(hyperparameters={"scale": 1.3}).fit(WINS)
+    Ranker(hyperparameters={"scale": 1.3}).fit(WINS)
     with compilations() as events:
-        again = PairwiseRanker(hyperparameters={"scale": 1.3}).fit(WINS[:, ::-1])
+        again = Ranker(hyperparameters={"scale": 1.3}).fit(WINS[:, ::-1])
         assert events == []
         jax.jit(lambda x: x + 1.0)(np.ones(len(WINS) + 1))
     assert events != []  # the listener hears
@@ -105,8 +105,8 @@ def test_features_in_every_form(featured, features, items):
 def test_ties_are_a_third_outcome(alone):
     table = pd.DataFrame(WINS, columns=["winner", "loser"])
     tied = np.arange(len(WINS)) % 3 == 0
-    by_column = PairwiseRanker(hyperparameters="prior").fit(table.assign(tie=tied))
-    by_argument = PairwiseRanker(hyperparameters="prior").fit(WINS, ties=tied)
+    by_column = Ranker(hyperparameters="prior").fit(table.assign(tie=tied))
+    by_argument = Ranker(hyperparameters="prior").fit(WINS, ties=tied)
     np.testing.assert_array_equal(by_column.predict(), by_argument.predict())
     pair = [("ash", "elm")]
     shares = [by_column.predict_proba(pair, outcome=each) for each in ("win", "tie", "loss")]
@@ -150,7 +150,7 @@ def test_unknown_items_are_drawn_from_the_population(alone):
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"item_features": FEATURES}], ids=["alone", "featured"])
 def test_integrated_answers_are_averages_over_the_hyperparameters(options):
-    ranker = PairwiseRanker(hyperparameters="integrate", **options).fit(WINS)
+    ranker = Ranker(hyperparameters="integrate", **options).fit(WINS)
     result = ranker.result
     assert isinstance(result, EPResult)
     points = list(result.components())
@@ -179,11 +179,9 @@ def test_questions_by_name(alone):
 def test_items_of_the_same_evidence_come_out_alike():
     """A, C and E win twice each against B, D and F: chance in the draws does not order them."""
     games = [("A", "B"), ("C", "D"), ("E", "F"), ("A", "D"), ("C", "F"), ("E", "B")]
-    for ranker in (
-        PairwiseRanker(hyperparameters="prior", num_samples=50),
-        ArenaRanker(hyperparameters="prior", num_samples=50),
-    ):
-        ranked = ranker.fit(games).rank()
+    for said in ({}, {"position": [0] * 6}):
+        ranker = Ranker(hyperparameters="prior", num_samples=50).fit(games, **said)
+        ranked = ranker.rank()
         assert ranked.names == list("ACEBDF")
         means = ranker.predict()[0]
         np.testing.assert_allclose(ranker.samples().mean(axis=0), means, atol=1e-9)
@@ -207,7 +205,10 @@ BAD_FITS = {
         {"sample_weight": [1] * 8},
         "name those of the items winner and loser",
     ),
-    "three": ({}, [("a", "b"), ("a", "b", "c")], {}, "no pair in row 1"),
+    "weights in rows": ({}, [("a", "b", 2)], {}, "mixes texts and numbers, .* sample_weight"),
+    "a choice or a name": ({}, [("a", ("b", "c"))], {}, "a choice or a pair; write a group of"),
+    "order and text": ({}, [["a", "b", "c"], "abc"], {}, "orders have 'abc' in row 1; pass a list"),
+    "ties of orders": ({}, [["a", "b", "c"]], {"ties": [0]}, "ties goes with comparisons of two"),
     "three columns": ({}, ROWS[:, [0, 1, 0]], {}, r"has shape \(8, 3\)"),
     "a column": ({}, TABLE.assign(weights=1.0), {"ties": [0] * 8}, "column 'weights' that is not"),
     "no winner": ({}, TABLE.assign(tie=0)[["loser", "tie", "tie"]], {}, "column is there twice"),
@@ -232,7 +233,7 @@ BAD_FITS = {
 
 @pytest.mark.parametrize(("options", "given", "named", "message"), BAD_FITS.values(), ids=BAD_FITS)
 def test_what_fit_refuses(options, given, named, message):
-    refused(message, PairwiseRanker(**{"hyperparameters": "prior"} | options).fit, given, **named)
+    refused(message, Ranker(**{"hyperparameters": "prior"} | options).fit, given, **named)
 
 
 def test_what_questions_are_refused(alone, featured):
@@ -249,7 +250,7 @@ def test_what_questions_are_refused(alone, featured):
 def test_a_constant_feature_is_scaled_by_one_and_said():
     constant = FEATURES.assign(width=2.0)
     with pytest.warns(UserWarning, match="same value for every item in column 1, which is scaled"):
-        ranker = PairwiseRanker(item_features=constant, hyperparameters="prior").fit(WINS)
+        ranker = Ranker(item_features=constant, hyperparameters="prior").fit(WINS)
     assert ranker.feature_scale_[1] == 1.0
-    alone = PairwiseRanker(item_features=FEATURES[["height"]], hyperparameters={"lengthscale": 1.4})
+    alone = Ranker(item_features=FEATURES[["height"]], hyperparameters={"lengthscale": 1.4})
     assert np.isfinite(alone.fit(WINS).score(WINS))

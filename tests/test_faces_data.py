@@ -8,9 +8,8 @@ import pandas as pd
 import pytest
 from refusals import refused
 
-from bayesrank import ArenaRanker, PairwiseRanker, PreferenceGP
+from bayesrank import PreferenceGP, Ranker
 from bayesrank.datasets import ComparisonData, OrderEvents, ReadingNote
-from bayesrank.estimators import OrderRanker
 from bayesrank.estimators.columns import read_columns
 
 NAMES = ("tea", "coffee", "milk")
@@ -21,13 +20,10 @@ JUDGED = replace(DATA, judges=np.array([0, 1, 0, 1]), judge_names=("u", "v"))
 LINES = np.arange(3.0)[:, None]
 
 
-SLOW = pytest.param(PairwiseRanker, marks=pytest.mark.slow)
-
-
-@pytest.mark.parametrize("kind", [SLOW, ArenaRanker])
-def test_data_are_fitted_as_by_names(kind):
-    given = kind(hyperparameters="prior").fit(DATA)
-    named = kind(hyperparameters="prior", items=NAMES)
+@pytest.mark.slow
+def test_data_are_fitted_as_by_names():
+    given = Ranker(hyperparameters="prior").fit(DATA)
+    named = Ranker(hyperparameters="prior", items=NAMES)
     named.fit(np.array(NAMES, object)[PAIRS], ties=DATA.tied)
     np.testing.assert_allclose(given.predict(), named.predict(), rtol=1e-9)
     assert given.names_ == list(NAMES) and str(given.rank()) == str(named.rank())
@@ -35,22 +31,20 @@ def test_data_are_fitted_as_by_names(kind):
 
 @pytest.mark.slow
 def test_orders_are_fitted_as_by_names():
-    given = OrderRanker(hyperparameters="prior").fit(replace(DATA, orders=ORDERS))
+    given = Ranker(hyperparameters="prior").fit(replace(DATA, orders=ORDERS))
     said = [["tea", "coffee", "milk"], ["coffee", ["tea", "milk"]]]
-    named = OrderRanker(hyperparameters="prior", items=NAMES).fit(said, sample_weight=[2, 1])
+    named = Ranker(hyperparameters="prior", items=NAMES).fit(said, sample_weight=[2, 1])
     np.testing.assert_allclose(given.predict(), named.predict(), rtol=1e-9)
 
 
 REFUSED = [
-    (PairwiseRanker(), JUDGED, {}, "comparisons has judges, .* use ArenaRanker"),
-    (PairwiseRanker(), replace(DATA, orders=ORDERS), {}, "has orders, .* use OrderRanker"),
-    (PairwiseRanker(), DATA, {"ties": DATA.tied}, "comparisons has its columns"),
-    (PairwiseRanker(items=["tea"]), DATA, {}, "items names others"),
-    (PairwiseRanker(item_features=LINES), DATA, {}, "leave item_features out"),
-    (PairwiseRanker(), replace(DATA, times=np.arange(4.0)), {}, "skills stand still here"),
-    (OrderRanker(), DATA, {}, "comparisons by pairs alone"),
-    (ArenaRanker(), replace(DATA, orders=ORDERS), {}, "use OrderRanker or PairwiseRanker"),
-    (ArenaRanker(), replace(DATA, features=LINES), {}, "use OrderRanker or PairwiseRanker"),
+    (Ranker(likelihood="logit"), JUDGED, {}, "has judges, which do not go with likelihood='logit'"),
+    (Ranker(), replace(JUDGED, features=LINES), {}, "judges, which do not go with item_features"),
+    (Ranker(), replace(JUDGED, times=np.arange(4.0)), {}, "has judges, which do not go with times"),
+    (Ranker(), replace(DATA, features=LINES, times=np.arange(4.0)), {}, "leave item_features out"),
+    (Ranker(), DATA, {"ties": DATA.tied}, "comparisons has its columns"),
+    (Ranker(items=["tea"]), DATA, {}, "items names others"),
+    (Ranker(item_features=LINES), DATA, {}, "leave item_features out"),
 ]
 
 
@@ -59,22 +53,22 @@ def test_columns_that_a_ranker_does_not_take_are_refused(ranker, data, options, 
     refused(message, ranker.fit, data, **options)
 
 
-@pytest.mark.parametrize("kind", [SLOW, ArenaRanker])
-def test_items_that_nothing_links_are_ranked_apart(kind, tmp_path):
-    ranker = kind(hyperparameters="prior").fit([("a", "b"), ("b", "c"), ("x", "y")])
+@pytest.mark.slow
+def test_items_that_nothing_links_are_ranked_apart(tmp_path):
+    ranker = Ranker(hyperparameters="prior").fit([("a", "b"), ("b", "c"), ("x", "y")])
     summary = ranker.rank()
     assert summary.num_components == 2 and summary.names == ["a", "b", "c", "x", "y"]
     assert summary.records is not None and ranker.hyperparameters_ == "prior"
     ranker.save(tmp_path / "r.npz")
-    again = kind.load(tmp_path / "r.npz")
+    again = Ranker.load(tmp_path / "r.npz")
     assert str(again.rank()) == str(summary) and again.hyperparameters_ == "prior"
-    orders = OrderRanker(hyperparameters="prior").fit([["a", "b"], ["x", "y"]]).rank()
+    orders = Ranker(hyperparameters="prior").fit([["a", ["b"]], ["x", "y"]]).rank()
     assert orders.num_components == 2
 
 
 def test_a_number_and_its_text_are_two_names():
     table = pd.DataFrame({"winner": [1, 2], "loser": ["1", "a"]})
-    ranker = ArenaRanker(hyperparameters="prior").fit(table)
+    ranker = Ranker(hyperparameters="prior").fit(table)
     assert set(ranker.names_) == {1, 2, "1", "a"}
 
 
@@ -93,12 +87,14 @@ def test_a_table_in_any_layout_is_fitted_and_told():
         pytest.raises(ValueError, match="item 3 .* not known; say it"),
     ):
         read_columns(table, [1, 2], {"ties": None}, "say it")
-    with pytest.warns(ReadingNote), pytest.raises(ValueError, match="has orders, .* use OrderRank"):
-        PairwiseRanker().fit(pd.DataFrame({"order": ["a > b", "b > c"]}))
+    with pytest.warns(ReadingNote), pytest.raises(ValueError, match="has orders, .* use Ranker"):
+        PreferenceGP().fit(
+            pd.DataFrame(np.eye(3), index=list("abc")), pd.DataFrame({"order": ["a > b", "b > c"]})
+        )
 
 
 def test_pairs_in_the_place_of_items_are_told_where_to_go():
-    ranker = ArenaRanker(hyperparameters="prior").fit([("a", "b"), ("b", "c")])
+    ranker = Ranker(hyperparameters="prior").fit([("a", "b"), ("b", "c")])
     asked: Any = [("a", "b")], np.array([["a", "b"]]), pd.DataFrame({"x": ["a"], "y": ["b"]})
     for pairs in asked:
         refused("predict_proba gives the chances of pairs", ranker.predict, pairs)
@@ -109,15 +105,16 @@ def test_data_go_by_the_names_of_their_items_wherever_they_are_given():
     turned = replace(DATA, names=NAMES[::-1], comparisons=2 - PAIRS)
     rows = pd.DataFrame(np.array(NAMES, object)[PAIRS], columns=["winner", "loser"])
     rows = rows.assign(tie=DATA.tied)
-    ranker = PairwiseRanker(hyperparameters="prior").fit(rows)
+    ranker = Ranker(hyperparameters="prior").fit(rows)
     assert ranker.score(turned) == ranker.score(DATA) == ranker.score(rows)
     X = pd.DataFrame({"x": [1.0, 0.0, 2.0]}, index=["coffee", "tea", "milk"])
     fits = [PreferenceGP(hyperparameters="prior").fit(X, each) for each in (turned, rows)]
     np.testing.assert_allclose(fits[0].predict(), fits[1].predict(), rtol=1e-9)
     assert fits[0].score(X, turned) == pytest.approx(fits[1].score(X, rows))
-    for data, message in ((JUDGED, "has judges"), (replace(DATA, orders=ORDERS), "has orders")):
+    judge, orders = "fit was given no column of that name", "these are orders"
+    for data, message in ((JUDGED, judge), (replace(DATA, orders=ORDERS), orders)):
         refused(message, ranker.score, data)
-        refused(message, PreferenceGP().fit, X, data)
+        refused("comparisons has", PreferenceGP().fit, X, data)
     refused("names 3 items, and there are 2", PreferenceGP().fit, X.to_numpy()[:2], DATA)
 
 
@@ -125,12 +122,12 @@ def test_data_go_by_the_names_of_their_items_wherever_they_are_given():
 def test_nothing_of_an_earlier_fit_stays(tmp_path):
     wins = np.array(NAMES, object)[PAIRS]
     features = dict(zip(NAMES, LINES, strict=True))
-    ranker = PairwiseRanker(item_features=features, laplacian=1, hyperparameters="prior")
+    ranker = Ranker(item_features=features, laplacian=1, hyperparameters="prior")
     ranker.fit(wins).set_params(item_features=None, laplacian=None)
     for time in (None, "walk"):
         times = None if time is None else np.arange(4.0)
         ranker.set_params(time=time).fit(wins, time=times).save(tmp_path / "r.npz")
-        again = PairwiseRanker.load(tmp_path / "r.npz")
+        again = Ranker.load(tmp_path / "r.npz")
         np.testing.assert_array_equal(again.predict(), ranker.predict())
         assert ranker.predict_proba([("tea", "water")], unknown="population") > 0.0
 

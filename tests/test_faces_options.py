@@ -13,9 +13,8 @@ X = np.array([[0.0, 1.0], [1.0, 0.5], [2.0, 0.0], [3.0, 2.0]])
 USERS, ITEMS = np.divmod(np.arange(6), 3)
 
 FITS: dict[str, Any] = {
-    "pairs": lambda **o: b.PairwiseRanker(hyperparameters="prior", **o).fit(PAIRS),
-    "log": lambda **o: b.ArenaRanker(hyperparameters="prior", **o).fit(PAIRS),
-    "orders": lambda **o: b.OrderRanker(hyperparameters="prior", **o).fit([[0, 1, 2], [2, 1, 0]]),
+    "pairs": lambda **o: b.Ranker(hyperparameters="prior", **o).fit(PAIRS),
+    "orders": lambda **o: b.Ranker(hyperparameters="prior", **o).fit([[0, 1, 2], [2, 1, 0]]),
     "features": lambda **o: b.PreferenceGP(hyperparameters="prior", **o).fit(X, PAIRS),
     "levels": lambda **o: b.OrdinalGP(hyperparameters="prior", **o).fit(X, [1, 2, 1, 2]),
     "ratings": lambda **o: b.CollaborativeOrdinalGP(**o).fit(USERS, ITEMS, [1, 2, 1, 2, 1, 2]),
@@ -32,7 +31,7 @@ REFUSED = [
     ("pairs", {"num_restarts": 1.5}, "num_restarts is 1.5; pass a whole number from 0 on"),
     ("pairs", {"num_samples": 0}, "num_samples is 0; pass a whole number from 1 on"),
     ("pairs", {"random_state": -1}, "random_state is -1; pass a whole number from 0 to 4294967295"),
-    ("log", {"random_state": "seed"}, "random_state is 'seed'; pass a whole number from 0 to"),
+    ("pairs", {"random_state": "seed"}, "random_state is 'seed'; pass a whole number from 0 to"),
     ("orders", {"num_restarts": True}, "num_restarts is True; pass a whole number from 0 on"),
     ("features", {"ard": None}, "ard is None; pass True or False"),
     ("levels", {"standardize": 0}, "standardize is 0; pass True or False"),
@@ -73,7 +72,7 @@ def test_times_are_no_features(name):
         lambda: b.ConeRank().fit(X, y),
         lambda: b.PreferenceGP(hyperparameters="prior").fit(X, PAIRS),
         lambda: b.LabelRanker(hyperparameters="prior").fit(X, [["a", "b"]] * 4),
-        lambda: b.PairwiseRanker(item_features=X, hyperparameters="prior").fit(PAIRS),
+        lambda: b.Ranker(item_features=X, hyperparameters="prior").fit(PAIRS),
     ):
         with pytest.raises(ValueError, match="item_features has|X holds times|features holds"):
             fit()

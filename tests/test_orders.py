@@ -15,7 +15,7 @@ from numpyro.infer import MCMC, NUTS, Predictive
 from refusals import refused
 from scipy import stats
 
-from bayesrank import OrderRanker, _memory, to_arviz
+from bayesrank import Ranker, _memory, to_arviz
 from bayesrank._memory import TooLargeError
 from bayesrank.diagnostics import quick
 from bayesrank.distributions import PlackettLuce, Thurstone
@@ -45,7 +45,7 @@ def test_an_order_that_many_gave_is_so_many_events():
 def test_ten_million_equal_orders_against_quadrature():
     """Orders of two items are comparisons, whose posterior is an integral over the gap."""
     counts, scale = np.array([10**7, 3 * 10**6]), np.sqrt(2.0 + 2.0 * STEP**2)
-    ranker = OrderRanker(hyperparameters={"scale": 1.0})
+    ranker = Ranker(hyperparameters={"scale": 1.0})
     ranker.fit([["a", "b"], ["b", "a"]], sample_weight=counts)
     gap = np.linspace(1.03, 1.05, 20001)
     logs = counts @ np.stack([stats.norm.logcdf(gap / scale), stats.norm.logsf(gap / scale)])
@@ -65,14 +65,14 @@ def test_ten_million_equal_orders_against_quadrature():
 @pytest.mark.slow
 def test_counts_stay_weights_in_draws_for_arviz_and_in_files(tmp_path):
     counts = [10**7, 3 * 10**6]
-    ranker = OrderRanker(hyperparameters={"scale": 1.0}, num_samples=10)
+    ranker = Ranker(hyperparameters={"scale": 1.0}, num_samples=10)
     ranker.fit([["a", "b"], ["b", "a"]], sample_weight=counts)
     data = ranker.to_arviz()
     assert data.observed_data["order"].shape == (2, 1)
     assert data.constant_data["counts"].values.tolist() == counts
     ranker.save(tmp_path / "ranker.npz")
     assert (tmp_path / "ranker.npz").stat().st_size < 10_000
-    again = OrderRanker.load(tmp_path / "ranker.npz")
+    again = Ranker.load(tmp_path / "ranker.npz")
     assert_allclose(again.predict(), ranker.predict())
     assert again.to_arviz().observed_data["order"].shape == (2, 1)
     again.result.print_summary()
@@ -306,7 +306,7 @@ NUMBERS = [[2, 0, 1], [0, (2, 1)], [2, 1], [1, 2]]  # of coffee, milk, tea
 
 @pytest.fixture(scope="module")
 def ranker():
-    return OrderRanker(hyperparameters={"scale": 1.3}).fit(ORDERS, sample_weight=[3, 1, 1, 2])
+    return Ranker(hyperparameters={"scale": 1.3}).fit(ORDERS, sample_weight=[3, 1, 1, 2])
 
 
 def test_the_estimator_is_the_program_by_names(ranker):
@@ -325,7 +325,7 @@ def test_the_estimator_is_the_program_by_names(ranker):
 
 
 def test_a_check_against_nuts_that_would_never_end_is_left_out_or_refused(monkeypatch):
-    ranker = OrderRanker(hyperparameters={"scale": 1.0})
+    ranker = Ranker(hyperparameters={"scale": 1.0})
     ranker.fit([["a", "b"], ["b", "a"]], sample_weight=[10**7, 10**7])
     claim = quick.skills_of_result(ranker.result)
     monkeypatch.setattr(_memory, "available", lambda: 2 * 10**10)  # for the events, not the draws
@@ -337,7 +337,7 @@ def test_a_check_against_nuts_that_would_never_end_is_left_out_or_refused(monkey
 @pytest.mark.slow
 def test_the_estimator_averages_over_the_scale():
     """Against the average over a grid of scales, weighted by evidence and prior."""
-    ranker = OrderRanker(random_state=1).fit(ORDERS, sample_weight=[3, 1, 1, 2])
+    ranker = Ranker(random_state=1).fit(ORDERS, sample_weight=[3, 1, 1, 2])
     data, engine = events(NUMBERS, 3, [3, 1, 1, 2]), EP(thurstone_orders)
     logs, means = [], []
     grid = np.linspace(-3.0, 3.0, 25)
@@ -358,23 +358,23 @@ def test_skills_of_items_with_features():
     """Features so far apart that the process is independent from item to item."""
     X = np.array([[-1.0], [0.0], [1.0]])
     given = {"amplitude": 1.3, "lengthscale": 0.01}
-    ranker = OrderRanker(item_features=X, hyperparameters=given).fit(NUMBERS)
-    alone = OrderRanker(hyperparameters={"scale": 1.3}).fit(NUMBERS)
+    ranker = Ranker(item_features=X, hyperparameters=given).fit(NUMBERS)
+    alone = Ranker(hyperparameters={"scale": 1.3}).fit(NUMBERS)
     assert_allclose(ranker.predict(), alone.predict(), atol=1e-4)
     assert ranker.names_ == [0, 1, 2]
     table = pd.DataFrame({"x": [1.0, 0.0, -1.0]}, index=["tea", "milk", "coffee"])
     options = {"standardize": False, "ard": True, "hyperparameters": "prior"}
-    named = OrderRanker(item_features=table, **options).fit(ORDERS)
+    named = Ranker(item_features=table, **options).fit(ORDERS)
     assert named.names_ == ["tea", "milk", "coffee"]
-    again = OrderRanker(
-        item_features=table.to_numpy(), items=["tea", "milk", "coffee"], **options
-    ).fit(ORDERS)
+    again = Ranker(item_features=table.to_numpy(), items=["tea", "milk", "coffee"], **options).fit(
+        ORDERS
+    )
     assert_allclose(named.predict(), again.predict())
 
 
 def test_the_estimator_reads_groups_in_arrays_and_predicts_means_alone(ranker):
     arrays = [np.array(ORDERS[0]), ["coffee", np.array(["tea", "milk"])], *map(tuple, ORDERS[2:])]
-    same = OrderRanker(hyperparameters={"scale": 1.3}).fit(arrays, sample_weight=[3, 1, 1, 2])
+    same = Ranker(hyperparameters={"scale": 1.3}).fit(arrays, sample_weight=[3, 1, 1, 2])
     assert_allclose(same.predict(["milk"], return_std=False), ranker.predict(["milk"])[0])
 
 
@@ -389,30 +389,36 @@ def test_a_file_grows_with_the_items_and_not_with_the_orders(ranker, tmp_path):
 
 
 REFUSED: list[tuple[dict[str, Any], Any, str]] = [
-    ({}, "abc", "orders is a str; pass a list of orders"),
-    ({}, ["abc"], "orders has 'abc' in row 0; pass a list of names"),
-    ({}, [["a", "b"], ["a", {"b": 1}]], "the order in row 1 has a dict in row 0; an id is one"),
+    ({}, "abc", "comparisons is a str; pass a table, pairs"),
+    (
+        {},
+        [["a", "b", "c"], ["a", {"b": 1}]],
+        "the order in row 1 has a dict in row 0; an id is one",
+    ),
     ({}, pd.DataFrame({"first": ["a"], "second": ["b"]}), "none of the columns .first., .second."),
-    ({}, [], "orders has no rows"),
     ({}, [[]], "the order in row 0 has no names; pass a list of names"),
     ({}, [["a", "b"], ["a", "b", "a"]], "the order in row 1 names 'a' twice; keep one"),
-    ({}, np.ma.masked_equal([[1, 2, 3], [1, 2, 9]], 9), "the order in row 1 has no id in row 0"),
+    ({}, [*np.ma.masked_equal([[1, 2, 3], [1, 2, 9]], 9)], "the order in row 1 has no id in row 0"),
     ({}, [["a"]], "there is one item, 'a'"),
-    ({"items": ["tea", "milk"]}, [["tea", "water"]], "names 'water', which is not among the items"),
+    (
+        {"items": ["tea", "milk"]},
+        [["tea", "milk", "water"]],
+        "name 'water', which is not among the items",
+    ),
     ({"items": ["tea"], "item_features": np.eye(2)}, ORDERS, "names 1, but item_features has 2"),
 ]
 
 
 @pytest.mark.parametrize(("options", "orders", "message"), REFUSED)
 def test_the_estimator_refuses(options, orders, message):
-    refused(message, OrderRanker(hyperparameters="prior", **options).fit, orders)
+    refused(message, Ranker(hyperparameters="prior", **options).fit, orders)
 
 
 @pytest.mark.parametrize(("weight", "fix"), [(-1, "from zero on"), (1.5, "how many people gave")])
 def test_weights_of_orders_are_counts_of_people(weight, fix):
     with pytest.raises(ValueError, match=f"sample_weight is {weight} in row 1; pass .*{fix}"):
-        OrderRanker().fit(ORDERS, sample_weight=[1, weight, 1, 1])
+        Ranker().fit(ORDERS, sample_weight=[1, weight, 1, 1])
 
 
 def test_an_item_that_was_in_no_order_is_not_known(ranker):
-    refused("item 'water' in row 0 is not known; rank it", ranker.predict, ["water"])
+    refused("item 'water' in row 0 is not known; pass unknown=", ranker.predict, ["water"])

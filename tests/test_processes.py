@@ -64,7 +64,7 @@ def test_forked_children_say_that_fork_is_not_safe_and_do_not_hang():
         import numpy as np
         from tinygp.kernels import ExpSquared
         from bayesrank import (
-            CollaborativeGP, LambdaRank, OrderRanker, PairwiseRanker, PreferenceGP, RankRLS
+            CollaborativeGP, LambdaRank, Ranker, PreferenceGP, RankRLS
         )
         from bayesrank.active import QueryLoop
         from bayesrank.online import WidrowHoff
@@ -80,8 +80,8 @@ def test_forked_children_say_that_fork_is_not_safe_and_do_not_hang():
         loop = QueryLoop(["a", "b", "c"])
         grades, lists = [0, 1, 0, 1, 0, 1], [0, 0, 1, 1, 2, 2]
         names = [("a", "b"), ("b", "c")]
-        ranked = PairwiseRanker(hyperparameters="prior").fit(names)
-        orders = OrderRanker(hyperparameters="prior").fit([["a", "b", "c"]])
+        ranked = Ranker(hyperparameters="prior").fit(names)
+        orders = Ranker(hyperparameters="prior").fit([["a", "b", "c"]])
         rated = CollaborativeGP().fit(["a", "b", "a"], ["x", "y", "y"], [1.0, 2.0, 3.0])
         lists_of = [RankRLS(kernel=ExpSquared()), LambdaRank(num_steps=3)]
         for model in lists_of:
@@ -141,8 +141,8 @@ def test_servers_of_the_page_answer(tmp_path, method):
     server = page.split("```python\n")[1].split("```")[0].replace('"spawn"', f'"{method}"')
     (tmp_path / "server.py").write_text(server)
     (tmp_path / "fit.py").write_text(
-        "from bayesrank import PairwiseRanker\n"
-        "PairwiseRanker().fit([('tea', 'milk'), ('milk', 'water')]).save('ranker.npz')\n"
+        "from bayesrank import Ranker\n"
+        "Ranker().fit([('tea', 'milk'), ('milk', 'water')]).save('ranker.npz')\n"
     )
     for script in ("fit.py", "server.py"):
         done = subprocess.run(

@@ -176,7 +176,7 @@ def test_what_is_no_state_is_refused_and_named(tmp_path, make, reason):
         "os:system", "builtins:eval", "subprocess:Popen", "numpy:load",
         "bayesrank._files:published", "bayesrank.cli.app:main", "bayesrank.__main__:main",
         "bayesrank.active:Journal", "bayesrank.models.comparisons:np.load",
-        "bayesrank.estimators.arena:ArenaRanker.load", "bayesrank.estimators.arena:np",
+        "bayesrank.estimators.ranker:Ranker.load", "bayesrank.estimators.ranker:np",
         "bayesrank.infer.ep:EP.__init__", "bayesrank.infer:ConvergenceWarning",
         "bayesrank.infer.result:AccuracyWarning", "bayesrank.nowhere:X", "tinygp.kernels:jax",
         "tinygp:GaussianProcess", "bayesrank.datasets:load_nfl",

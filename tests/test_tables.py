@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from refusals import refused
 
-from bayesrank import PairwiseRanker, bounds, metrics
+from bayesrank import Ranker, bounds, metrics
 from bayesrank._tables import column_names, plain_array
 from bayesrank.estimators.checks import comparison_numbers, pair_numbers
 from bayesrank.estimators.collaborative_data import check_triples
@@ -75,7 +75,7 @@ def test_cells_that_hold_nothing_are_named_by_their_row():
     refused("comparisons has no item in row 1", comparison_numbers, gap, 3)
     refused("comparisons has no item in row 0", comparison_numbers, [(0, None)], 3)
     with pytest.raises(ValueError, match="ties is nan in row 1; pass True or False"):
-        PairwiseRanker().fit(PAIRS, ties=pd.Series([True, None, False], dtype="boolean"))
+        Ranker().fit(PAIRS, ties=pd.Series([True, None, False], dtype="boolean"))
     refused("X is nan in row 1, column 1", PRank(3).partial_fit, gap, [1, 2, 3])
     with pytest.raises(ValueError, match="y is nan in row 0"):
         PRank(3).partial_fit(PAIRS, pd.Series([None, 2, 3], dtype="Int64"))

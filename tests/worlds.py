@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from bayesrank.datasets import ComparisonData
-from bayesrank.estimators import ArenaRanker, LabelRanker, OrderRanker, PairwiseRanker
+from bayesrank.estimators import LabelRanker, Ranker
 
 RNG = np.random.default_rng(0)
 
@@ -57,41 +57,41 @@ RELEVANT = [list(order) for order in RANKINGS]
 
 
 @pytest.fixture(scope="session")
-def paired() -> PairwiseRanker:
+def paired() -> Ranker:
     """Independent skills at a given scale."""
-    return PairwiseRanker(items=DRINKS, hyperparameters={"scale": 1.3}).fit(WINS)
+    return Ranker(items=DRINKS, hyperparameters={"scale": 1.3}).fit(WINS)
 
 
 @pytest.fixture(scope="session")
-def featured() -> PairwiseRanker:
+def featured() -> Ranker:
     """Skills by features."""
-    return PairwiseRanker(item_features=TASTE, hyperparameters="prior").fit(WINS)
+    return Ranker(item_features=TASTE, hyperparameters="prior").fit(WINS)
 
 
 @pytest.fixture(scope="session")
-def moving() -> PairwiseRanker:
+def moving() -> Ranker:
     """Skills that walk; one more item is in no comparison."""
     given = {"scale": 1.0, "drift": 0.8}
-    ranker = PairwiseRanker(time="walk", hyperparameters=given, items=[*DRINKS, "wine"])
+    ranker = Ranker(time="walk", hyperparameters=given, items=[*DRINKS, "wine"])
     return ranker.fit(WINS, time=DATES)
 
 
 @pytest.fixture(scope="session")
-def ordered() -> OrderRanker:
+def ordered() -> Ranker:
     """Skills from orders, at a given scale."""
-    return OrderRanker(items=DRINKS, hyperparameters={"scale": 1.3}).fit(ORDERS)
+    return Ranker(items=DRINKS, hyperparameters={"scale": 1.3}).fit(ORDERS)
 
 
 @pytest.fixture(scope="session")
-def logged() -> ArenaRanker:
+def logged() -> Ranker:
     """A log with every column; the solver for judges learned its scales."""
-    return ArenaRanker(items=DRINKS).fit(WINS, ties=TIED, **LOG)
+    return Ranker(items=DRINKS).fit(WINS, ties=TIED, **LOG)
 
 
 @pytest.fixture(scope="session")
-def averaged() -> ArenaRanker:
+def averaged() -> Ranker:
     """A log with ties and positions; EP averaged over its scales."""
-    return ArenaRanker(items=DRINKS).fit(WINS, ties=TIED, position=LOG["position"])
+    return Ranker(items=DRINKS).fit(WINS, ties=TIED, position=LOG["position"])
 
 
 @pytest.fixture(scope="session")

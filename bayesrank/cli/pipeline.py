@@ -23,7 +23,6 @@ from bayesrank.cli.words import (
     counts,
     elo_per_skill,
     headline,
-    is_log,
     method,
     moment,
     notes_on,
@@ -37,15 +36,13 @@ from bayesrank.ranking.columns import EloScale, file_columns
 if TYPE_CHECKING:
     from bayesrank.diagnostics import CrossCheck
     from bayesrank.diagnostics.quick import Crosschecked
-    from bayesrank.estimators import ArenaRanker, OrderRanker, PairwiseRanker
+    from bayesrank.estimators import Ranker
 
 
 FIGURES = ("ranking.png", "pairs.png", "crosscheck.png")
 RANKER = "ranker.npz"
 FILES = ("report.html", "card.png", "ranking.csv", DOCUMENT, RANKER, "posterior.nc", *FIGURES)
 
-# Of skills that move: those of long ago tell little, and newcomers are as the average is.
-PROCESS = "matern12"
 _UNASKED = "skipped (--crosscheck none)"
 _LARGEST_RANKER = 200_000_000  # bytes
 _DRAWS, _FEWEST_DRAWS = 2000, 200
@@ -73,7 +70,7 @@ class Settings(NamedTuple):
     verbose: bool = False  #: print hyperparameters
     level: float = 0.9  #: probability of all intervals
     anchor: tuple[str, float] | None = None  #: an item, and its Elo points
-    overall: Literal["average", "unseen"] = "average"  #: see `ArenaRanker`
+    overall: Literal["average", "unseen"] = "average"  #: see `Ranker`
     format: str = "table"  #: or "csv" or "json": what is printed
 
 
@@ -188,7 +185,7 @@ def num_draws(num_items: int) -> int:
 def rank_items(data: ComparisonData, settings: Settings, steps: Steps) -> Ranking:
     """Learn the hyperparameters and the skills, and rank."""
     with steps.step("Loading JAX and NumPyro"):
-        from bayesrank.estimators import ArenaRanker, OrderRanker, PairwiseRanker  # noqa: F401
+        from bayesrank.estimators import Ranker  # noqa: F401
     with steps.step("Fitting the skills (EP)") as advance:
         ranker: Any = _fit(data, settings, lambda number, _: advance(None, f"step {number}"))
     with steps.step("Ranking"):
@@ -241,9 +238,7 @@ def analyse(data: ComparisonData, settings: Settings, ranking: Ranking, steps: S
     if settings.save == "all":
         with steps.step("Drawing"):
             figures, posterior = _draw(data, ranking, check), compact(ranker.to_arviz())
-    notes = notes_on(data, ranker.params_)
-    if is_log(data):
-        notes = (*notes, *ranker.notes(settings.level))
+    notes = (*notes_on(data, ranker.params_), *ranker.notes(settings.level))
     how = method(data, ranker.params_, _spread(result, settings.level), settings.level)
     return Analysis(checks, notes, how, posterior, figures)
 
@@ -280,21 +275,17 @@ def _checked(
 
 def _fit(
     data: ComparisonData, settings: Settings, callback: Callable[[int, float], None]
-) -> "ArenaRanker | PairwiseRanker | OrderRanker":
-    """Learn the skills, from orders where there are some."""
-    from bayesrank.estimators import ArenaRanker, OrderRanker, PairwiseRanker
+) -> "Ranker":
+    """Learn the skills."""
+    from bayesrank.estimators import Ranker
 
-    options: dict[str, Any] = {
-        "hyperparameters": settings.hyperparameters,
-        "num_samples": num_draws(data.num_items),
-        "random_state": settings.seed,
-    }
-    if is_log(data):
-        ranker: Any = ArenaRanker(**options, overall=settings.overall)
-    elif data.orders is None:
-        ranker = PairwiseRanker(**options, ard=True, time=None if data.times is None else PROCESS)
-    else:
-        ranker = OrderRanker(**options, ard=True)
+    ranker = Ranker(
+        hyperparameters=settings.hyperparameters,
+        num_samples=num_draws(data.num_items),
+        random_state=settings.seed,
+        ard=True,
+        overall=settings.overall,
+    )
     try:
         return ranker.fit(data, callback=callback)
     except ValueError as error:

@@ -14,12 +14,6 @@ from bayesrank.cli.progress import Steps
 from bayesrank.datasets import ColumnNames, ComparisonData, load_nfl, read_comparisons
 from bayesrank.datasets.counted import is_counted
 
-_LEFT_OUT = {
-    "judges": ("judge", "judges in the file are"),
-    "categories": ("category", "categories in the file are"),
-    "position": ("home", "who was shown first or at home is"),
-}
-
 
 def demo(**options: Any) -> None:
     """Do the main job on results that come with the package."""
@@ -75,25 +69,19 @@ def _settled(data: ComparisonData, names: ColumnNames, home: bool | None) -> Com
     other = "--time" if data.times is not None else "--items" if data.features is not None else None
     for sentence in data.unused_column_hints:
         say(f"Warning: {sentence}")
-    if other is None:
+    if other is None or data.judges is None:
         return data
-    asked = {"judges": names.judge, "categories": names.category, "position": home}
-    for field, (named, what) in _LEFT_OUT.items():
-        if getattr(data, field) is None:
-            continue
-        if asked[field]:
-            raise click.UsageError(f"--{named} does not go with {other}; leave one of them out.")
-        quiet = "--no-home" if named == "home" else "--ignore and the column's name"
-        say(f"Warning: with {other}, {what} not used (silence with {quiet}).")
-        data = replace(data, **{field: None})
-    return data
+    if names.judge:
+        raise click.UsageError(f"--judge does not go with {other} yet; leave one of them out.")
+    say(
+        f"Warning: with {other}, judges in the file are not used yet (silence with --ignore and "
+        "the column's name)."
+    )
+    return replace(data, judges=None, judge_names=())
 
 
 def _refuse_no_categories(data: ComparisonData, option: str) -> None:
     """Refuse an option of categories where there are no categories, or one."""
-    other = "--time" if data.times is not None else "--items" if data.features is not None else None
-    if other is not None:
-        raise click.UsageError(f"{option} does not go with {other}; leave one of them out.")
     if data.orders is not None:
         raise click.UsageError(f"{option}: orders have no categories; leave it out.")
     if data.categories is None:

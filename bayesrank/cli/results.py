@@ -20,7 +20,7 @@ from bayesrank.ranking.columns import exact_percent
 
 def load_results(results: Path) -> Any:
     """The ranker in a folder of results."""
-    from bayesrank.estimators import load_ranker
+    from bayesrank.estimators import Ranker
 
     path = results / RANKER
     if not path.is_file():
@@ -29,7 +29,7 @@ def load_results(results: Path) -> Any:
             "(beyond 200 MB it writes none)"
         )
     try:
-        return load_ranker(path)
+        return Ranker.load(path)
     except ValueError as error:
         raise OutputError(str(error)) from None
 

@@ -153,7 +153,8 @@ def method(
         said = [include, f"Hyperparameters (mean, {100 * level:g}% interval): {listed}."]
     else:
         more = "in the judges' reliabilities and order biases" if data.judges is not None else ""
-        ties = "in the tie width" if data.tied.any() and is_log(data) else ""
+        still = data.times is None and data.features is None
+        ties = "in the tie width" if data.tied.any() and is_log(data) and still else ""
         known = ", ".join(["in the skills", *filter(None, (more, ties))])
         said = [
             f"Intervals include uncertainty {known}, and none in the prior scales; with few "

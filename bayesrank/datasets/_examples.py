@@ -13,7 +13,7 @@ def load_modechoice() -> ComparisonData:
     """Trips that 210 people took, each chosen from four.
 
     Each traveller between Sydney, Canberra and Melbourne (1987) chose one of four modes, each with
-    its own fare and travel time. A choice is one order, for `bayesrank.OrderRanker`: the chosen
+    its own fare and travel time. A choice is one order, for `bayesrank.Ranker`: the chosen
     trip before the other three. The items are the 139 distinct trips, named like ``train 7 h $40``,
     with six features: four marks of the mode, hours in the vehicle, and the fare in dollars. Hours
     are rounded to whole hours and fares to $20; ``data/README.md`` explains why, and where the

@@ -99,6 +99,11 @@ def margins_in_time(
     same = 1.0 * (winner[:, None] == winner) - (winner[:, None] == loser)
     same += 1.0 * (loser[:, None] == loser) - (loser[:, None] == winner)
     covariance = same * np.asarray(prior)[np.ix_(at, at)]
+    if said.get("position") is not None:
+        covariance += np.multiply.outer(*2 * (np.asarray(said["position"], float)[rows],))
+    if said.get("categories") is not None:
+        within = np.asarray(said["categories"])[rows]
+        covariance += same * (within[:, None] == within) * float(params["category_scale"]) ** 2
     found = _mode(covariance, weights, float(params.get("tie_width", 0.0)))
     if found is None:
         return None

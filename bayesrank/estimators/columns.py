@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bayesrank._names import alike_note
+from bayesrank._stack import outside
 from bayesrank._tables import column_names, missing, plain_array, unmasked
 from bayesrank.datasets import ComparisonData, ReadingNote, read_comparisons
 from bayesrank.datasets.cells import NOTHING, TIED
@@ -147,7 +148,7 @@ def read_columns(
     if items is None and columns:
         _refuse_no_names(texts)
     for note in alike_note(texts, "If they are, write them alike."):
-        warnings.warn(note, ReadingNote, stacklevel=4)
+        warnings.warn(note, ReadingNote, stacklevel=outside())
     return ComparisonData(whole, pairs[kept], **fields)
 
 
@@ -194,11 +195,11 @@ def recognised(table: Any, given: Collection[str]) -> ComparisonData:
     unused = [term.column for term in others if getattr(data, term.column) is not None]
     if unused:
         said = ", ".join(unused).replace("position", f"position ({data.position_label})")
-        sentences.append(f"Not used here: {said}; use ArenaRanker to learn their effects.")
+        sentences.append(f"Not used here: {said}; use Ranker to learn their effects.")
         data = replace(data, **dict.fromkeys(unused))
     if data.ignored_columns:
         sentences.append(f"Columns not used: {', '.join(data.ignored_columns)}.")
-    warnings.warn(" ".join(sentences), ReadingNote, stacklevel=5)
+    warnings.warn(" ".join(sentences), ReadingNote, stacklevel=outside())
     return data
 
 
@@ -281,31 +282,22 @@ def numbers_of(
     return _looked_up(*_factorized(columns, name), known, fix)[0]
 
 
-def time_of(pairs: Any, time: Any) -> Any:
-    """Times of pairs: as given, or the column of a table, or None; not both."""
+def said_of(pairs: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is said of pairs to come: by arguments, or by columns of a table; not by both."""
     columns = _columns(pairs, _ARGUMENTS.values())
-    if "time" in columns and time is not None:
-        raise ValueError("pairs has a column 'time' and time is given; leave one of them out")
-    return columns.get("time", time)
+    for name, value in given.items():
+        if name in columns and value is not None:
+            raise ValueError(
+                f"pairs has a column {name!r} and {name} is given; leave one of them out"
+            )
+    return {name: columns.get(name, value) for name, value in given.items()}
 
 
 def refuse_columns(data: ComparisonData) -> None:
-    """Refuse a log's columns, or orders, for rankers that take pairs alone."""
-    others = {term.column: "Arena" for term in TERMS if term.in_logs} | {"orders": "Order"}
-    for name, ranker in others.items():
+    """Refuse what a ranker that takes pairs alone does not take."""
+    for name in (*(term.column for term in TERMS if term.in_logs), "orders", "times"):
         if getattr(data, name) is not None:
-            raise ValueError(
-                f"comparisons has {name}, which this model does not take; use {ranker}Ranker"
-            )
-
-
-def refuse_times(data: ComparisonData) -> None:
-    """Refuse comparisons with times where skills stand still."""
-    if data.times is not None:
-        raise ValueError(
-            "comparisons has times, but skills stand still here; leave the column time out, or let "
-            "them move: PairwiseRanker(time='walk')"
-        )
+            raise ValueError(f"comparisons has {name}, which this model does not take; use Ranker")
 
 
 def linked_items(

@@ -1,14 +1,19 @@
 """What decides comparisons beside skill: position, ties and judges, in numbers and in sentences."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtr, ndtri
+from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from bayesrank._validate import check_level
 from bayesrank.estimators.skills import RankerPosterior
 from bayesrank.ranking.columns import span
+from bayesrank.solvers.comparisons.posterior import chances_of_margins
+
+_NEXT_TO_NOTHING = 1e-12  # a variance, for quadrature divides by its root
 
 
 class Effect(NamedTuple):
@@ -24,32 +29,36 @@ class Effect(NamedTuple):
     percent_upper: float
 
 
-def effects_of(posterior: RankerPosterior, label: str, level: float) -> list[Effect]:
+def effects_of(
+    posterior: RankerPosterior, params: Mapping[str, Any], label: str, level: float
+) -> list[Effect]:
     """Effects of the position, called `label`, and of ties, with normal intervals."""
     tail = np.array([0.0, -1.0, 1.0]) * ndtri(0.5 + check_level(level) / 2.0)
     position, log_width = posterior.effects()
     widths = np.zeros(3) if log_width is None else np.exp(log_width[0] + tail * log_width[1])
+
+    def chances(advantage: NDArray[np.float64], width: float) -> NDArray[np.float64]:
+        known = {name: params[name] for name in params if name == "noise"}
+        known |= {} if log_width is None else {"tie_width": width}
+        exact = np.full(advantage.size, _NEXT_TO_NOTHING)
+        return chances_of_margins(posterior.likelihood, known, advantage, exact)
+
     found = []
     if position is not None:
         ends = position[0] + tail * position[1]
-        shares = [100.0 * _share(value, float(widths[0])) for value in ends]
-        found.append(Effect("position_effect", label, *map(float, ends), *shares))
+        loss, _, win = chances(ends, float(widths[0])).T
+        shares = 100.0 * win / (win + loss)
+        found.append(Effect("position_effect", label, *map(float, ends), *map(float, shares)))
     if log_width is not None:
-        shares = 100.0 * (2.0 * ndtr(widths / np.sqrt(2.0)) - 1.0)
-        found.append(Effect("tie_width", "ties", *map(float, widths), *map(float, shares)))
+        shares = [100.0 * float(chances(np.zeros(1), width)[0, 1]) for width in widths]
+        found.append(Effect("tie_width", "ties", *map(float, widths), *shares))
     return found
-
-
-def _share(advantage: float, width: float) -> float:
-    """How often the side with the advantage wins between equals, if one of them does."""
-    win, loss = ndtr((np.array([advantage, -advantage]) - width) / np.sqrt(2.0))
-    return float(win / (win + loss))
 
 
 def judges_of(
     posterior: RankerPosterior, names: list[Any], num_judged: Any, level: float
 ) -> pd.DataFrame:
-    """Reliability and order bias of each judge, by their names, see `ArenaRanker.judges`."""
+    """Reliability and order bias of each judge, by their names, see `bayesrank.Ranker.judges`."""
     found, tail = posterior.judges, ndtri(0.5 + check_level(level) / 2.0)
     log, spread = found.log_reliability, np.sqrt(found.log_reliability_variance)
     columns: dict[str, Any] = {
@@ -74,7 +83,7 @@ def sentences_on(
     params: dict[str, Any],
     level: float,
 ) -> tuple[str, ...]:
-    """Sentences on these for a person, see `ArenaRanker.notes`."""
+    """Sentences on these for a person, see `bayesrank.Ranker.notes`."""
     said = []
     for effect in effects:
         ends = sorted((effect.percent_lower, effect.percent_upper))
@@ -90,7 +99,7 @@ def sentences_on(
     if len(judges):
         said.append(_on_judges(judges, params, level))
     if num_categories:
-        overall, own = params["scale"], params["category_scale"]
+        overall, own = params.get("scale", params.get("amplitude")), params["category_scale"]
         said.append(
             f"Skills in {num_categories:,} categories differ from overall skill by {own:.2f} (SD); "
             f"overall skill varies between items by {overall:.2f} (SD)."

@@ -45,7 +45,7 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
         All levels from the lowest to the highest; by default those in `y`, sorted, or the
         categories of `y` if they are ordered.
     hyperparameters : {"integrate", "map", "prior"} or mapping, default "integrate"
-        As for `bayesrank.PairwiseRanker`, of ``amplitude``, ``lengthscale``, ``stretch`` and
+        As for `bayesrank.Ranker`, of ``amplitude``, ``lengthscale``, ``stretch`` and
         ``gaps``.
     standardize : bool, default True
         Whether to give each feature mean zero and standard deviation one over the items of `fit`,
@@ -63,7 +63,7 @@ class OrdinalGP(ClassifierMixin, EPEstimator):
         The levels, from the lowest to the highest. For scikit-learn's ``log_loss`` give numbers, or
         names that sort like levels.
     result_, params_, log_evidence_
-        As for `bayesrank.PairwiseRanker`, of the function at the items of `fit`, site ``f``.
+        As for `bayesrank.Ranker`, of the function at the items of `fit`, site ``f``.
     thresholds_ : ndarray of shape (r - 1,)
         Edges between the levels, on the scale of the function and in units of the noise.
     lengthscales_ : ndarray of shape (d,)

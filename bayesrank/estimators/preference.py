@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from bayesrank.datasets import ComparisonData
 from bayesrank.estimators.base import ScaleChoice
 from bayesrank.estimators.checks import pair_numbers
-from bayesrank.estimators.columns import read_columns, refuse_columns, refuse_times
-from bayesrank.estimators.ranker import Outcome, SkillRanker
+from bayesrank.estimators.columns import read_columns, refuse_columns
+from bayesrank.estimators.skill_ranker import Outcome, SkillRanker
 from bayesrank.estimators.skills import fit_skills
 from bayesrank.solvers.comparisons import Asked
 from bayesrank.solvers.comparisons.posterior import Component, chances_by, moments_of
@@ -36,7 +36,7 @@ class PreferenceGP(SkillRanker):
     ard : bool, default False
         Whether each feature has a lengthscale of its own, so that some can turn out not to matter.
     likelihood, hyperparameters, num_restarts, num_samples, random_state
-        As for `bayesrank.PairwiseRanker`.
+        As for `bayesrank.Ranker`.
     laplacian : int, matrix of shape (n, n), callable or None, default None
         A graph whose neighbours have similar skills, so items that nobody compared help too. An
         integer joins each item with so many nearest ones, by (standardized) features. A matrix,
@@ -49,7 +49,7 @@ class PreferenceGP(SkillRanker):
     Attributes
     ----------
     result_, params_, hyperparameters_, log_evidence_
-        As for `bayesrank.PairwiseRanker`.
+        As for `bayesrank.Ranker`.
     laplacian_ : csr_array of shape (n, n) or None
         The Laplacian that was used.
     feature_mean_, feature_scale_ : ndarray of shape (d,)
@@ -112,7 +112,7 @@ class PreferenceGP(SkillRanker):
     ) -> Self:
         """Learn the hyperparameters, then the skills.
 
-        It raises and warns as `bayesrank.PairwiseRanker.fit` does.
+        It raises and warns as `bayesrank.Ranker.fit` does.
 
         Parameters
         ----------
@@ -123,7 +123,7 @@ class PreferenceGP(SkillRanker):
             items' names, if `X` is a table whose index holds text. A table has the columns
             ``winner`` and ``loser``, and perhaps ``tie`` and ``weight``.
         ties, sample_weight, callback
-            As for `bayesrank.PairwiseRanker.fit`.
+            As for `bayesrank.Ranker.fit`.
         """
         features = self._check_features(X, ensure_min_samples=2)
         names = _names(X)
@@ -192,7 +192,7 @@ class PreferenceGP(SkillRanker):
         X : array-like of shape (m, d), optional
             Features of items.
         outcome : {"win", "tie", "loss"}, default "win"
-            As for `bayesrank.PairwiseRanker.predict_proba`.
+            As for `bayesrank.Ranker.predict_proba`.
 
         Returns
         -------
@@ -246,7 +246,7 @@ class PreferenceGP(SkillRanker):
         Parameters
         ----------
         n, candidates, again
-            As for `bayesrank.PairwiseRanker.suggest`, errors too, with row numbers of items.
+            As for `bayesrank.Ranker.suggest`, errors too, with row numbers of items.
 
         Returns
         -------
@@ -273,7 +273,6 @@ class PreferenceGP(SkillRanker):
         given = {"ties": ties, "sample_weight": sample_weight, "time": None}
         data = read_columns(comparisons, count if names is None else names, given, _FIX)
         refuse_columns(data)
-        refuse_times(data)
         return data
 
 

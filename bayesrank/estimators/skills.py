@@ -18,9 +18,12 @@ from bayesrank._stack import outside
 from bayesrank.datasets import ComparisonData
 from bayesrank.estimators.base import engine_of
 from bayesrank.estimators.checks import check_hyperparameters
+from bayesrank.estimators.columns import TimeRange, read_times
 from bayesrank.infer import EP
+from bayesrank.infer.spi import MOST_DENSE
 from bayesrank.models import preference_gp
 from bayesrank.models.comparisons import SCALES
+from bayesrank.models.dynamic import PROCESSES
 from bayesrank.models.orders import Events
 from bayesrank.solvers.comparisons import (
     ArenaData,
@@ -32,17 +35,20 @@ from bayesrank.solvers.comparisons import (
     settles_scales,
 )
 from bayesrank.solvers.comparisons.buckets import Bucket, in_bucket
+from bayesrank.solvers.comparisons.dynamic import check_room
 from bayesrank.solvers.comparisons.posterior import OUTCOMES, Component, chances_by, moments_of
 from bayesrank.solvers.comparisons.skills import (
     Independent,
+    Moving,
     Skills,
     above_average,
     enough_inducing,
     fewer_comparisons,
     with_new_items,
 )
-from bayesrank.solvers.comparisons.terms import MarginRows, arguments_of, scales_of
+from bayesrank.solvers.comparisons.terms import TERMS, MarginRows, arguments_of, scales_of
 
+_PROCESS = "matern12"  # of long ago little is known, and newcomers are as the average is
 _CHOICES = ("integrate", "map", "prior")
 # Beyond these, averaging takes several times as long, and scales are known well.
 _MOST_LATENTS, _MOST_ROWS = 600, 2_000
@@ -83,6 +89,10 @@ def fit_skills(
     data: ComparisonData | Events, skills: Skills, settings: FitSettings, callback: Callback = None
 ) -> RankerFit:
     """Learn hyperparameters and skills from comparisons, or from orders as events."""
+    if isinstance(data, ComparisonData) and _says_where(data):
+        if isinstance(skills, Independent) and settings.likelihood == "probit":
+            return _fit_log(data, skills, settings, callback)
+        _refuse_beside(data, skills, settings)
     _check_room(skills.items, data, 0, settings)
     program, args, options, shapes = _call(data, skills, settings.likelihood)
     params, choice = check_hyperparameters(settings.hyperparameters, shapes, _CHOICES)
@@ -106,7 +116,56 @@ def fit_skills(
     return RankerFit(result, dict(result.params), choice)
 
 
-def fit_log(
+def moving(time: Any, data: ComparisonData) -> tuple[TimeRange, Moving] | None:
+    """The range of times, and skills that move in it; None where skills stand still.
+
+    `time` is an option of a ranker: a process, "auto", or None.
+    """
+    if time is not None and time not in ("auto", *PROCESSES):
+        raise ValueError(f"time is {time!r}; choose None, 'auto' or one of {PROCESSES}")
+    if data.times is None or time is None:
+        if time in PROCESSES:
+            raise ValueError(
+                f"time={time!r} has to know when each comparison was; pass time to fit, or a "
+                "column time"
+            )
+        return None
+    if data.features is not None:
+        raise ValueError(
+            "comparisons has times, and skills of features stand still; leave item_features out, "
+            "or pass time=None"
+        )
+    process = _PROCESS if time == "auto" else time
+    check_room(data.num_items, data.num_comparisons, process)
+    times, dates = read_times(data.times, "time")
+    span = TimeRange(float(times.min()), float(times.max()), dates)
+    distinct, period = np.unique(span.scaled(times), return_inverse=True)
+    return span, Moving(data.num_items, process, distinct, period)
+
+
+def _says_where(data: ComparisonData) -> bool:
+    """Whether a log says who judged, where, or in which order."""
+    return any(term.in_logs and getattr(data, term.column) is not None for term in TERMS)
+
+
+def _refuse_beside(data: ComparisonData, skills: Skills, settings: FitSettings) -> None:
+    """Refuse columns that the model does not carry beside others."""
+    if data.judges is not None:
+        if isinstance(skills, Independent):
+            other = "likelihood='logit'"
+        else:
+            other = "times" if isinstance(skills, Moving) else "item_features"
+        raise ValueError(
+            f"comparisons has judges, which do not go with {other} yet; leave one of them out"
+        )
+    if skills.inducing:
+        raise ValueError(
+            f"there are {len(skills.items):,} items with features, over {MOST_DENSE:,}, with which "
+            "positions and categories do not go; leave these out, or rank fewer items"
+        )
+
+
+def _fit_log(
     data: ComparisonData, skills: Skills, settings: FitSettings, callback: Callback
 ) -> RankerFit:
     """Learn the scales and skills of a log with whatever columns it has."""
@@ -218,11 +277,11 @@ def outcome_chances(
     ranker: Any, pairs: NDArray[np.int64], new: Newcomers | None = None
 ) -> dict[str, Array]:
     """Probability of each possible outcome for the first item of each pair of numbers (P, 2)."""
-    asked = Asked(*pairs.T)
+    asked = Asked(*pairs.T, shares=ranker._shares())
     if new is None:
         found = ranker.posterior_.chances(asked)
     else:
         everyone = {"f": np.arange(len(new.parts[0].mean))}
-        found = chances_by(new.parts, everyone, asked, ranker.likelihood)
+        found = chances_by(new.parts, everyone, asked._replace(shares=None), ranker.likelihood)
     possible = ("win", "tie", "loss") if "tie_width" in ranker.params_ else ("win", "loss")
     return {outcome: found[:, OUTCOMES.index(outcome)] for outcome in possible}

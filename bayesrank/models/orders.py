@@ -250,7 +250,7 @@ def _one_by_one(columns: Sequence[Any], counts: NDArray[np.int64]) -> list[Array
     """Columns with a row for each event, if there is memory for these and their performances."""
     total = int(counts.sum())
     numbers = total * (np.shape(columns[0])[1] + np.shape(columns[1])[1])
-    fix = "OrderRanker works out equal orders once"
+    fix = "Ranker works out equal orders once"
     check_memory(_BYTES_EACH * numbers, f"{total:,} events one by one", fix)
     return [
         jnp.repeat(jnp.asarray(column), counts, axis=0, total_repeat_length=total)

@@ -70,11 +70,28 @@ def _smooth_steps(scale: Array, x: Array) -> Transitions:
     return Transitions(scale**2 * identity, decay, noise)
 
 
-def propagate(mean: Array, covariance: Array, decay: Array, noise: Array) -> tuple[Array, Array]:
-    """Let time go by for states of n items: mean (r, n), covariance (r, n, r, n), step (r, r)."""
-    moved = jnp.einsum("ac,cidj,bd->aibj", decay, covariance, decay)
-    each = jnp.arange(mean.shape[1])
-    return decay @ mean, moved.at[:, each, :, each].add(noise)
+def propagate(
+    mean: Array, covariance: Array, decay: Array, noise: Array, num_items: int
+) -> tuple[Array, Array]:
+    """Let time go by: mean (N,), covariance (N, N), and the step of each item's state, (r, r).
+
+    The first r n entries are the items' states, all skills first; the others stand still.
+    """
+    mean, covariance = _moved(mean, decay, num_items), _moved_both(covariance, decay, num_items)
+    own = jnp.arange(num_items) + num_items * jnp.arange(decay.shape[0])[:, None]
+    return mean, covariance.at[own[:, None], own[None, :]].add(noise[:, :, None])
+
+
+def _moved(rows: Array, decay: Array, num_items: int) -> Array:
+    """Multiply the states of all items, the first entries of `rows`, by a step."""
+    own = decay.shape[0] * num_items
+    states = rows[:own].reshape(decay.shape[0], num_items, *rows.shape[1:])
+    moved = jnp.einsum("ab,b...->a...", decay, states).reshape(own, *rows.shape[1:])
+    return jnp.concatenate([moved, rows[own:]])
+
+
+def _moved_both(matrix: Array, decay: Array, num_items: int) -> Array:
+    return _moved(_moved(matrix, decay, num_items).T, decay, num_items).T
 
 
 class Visits(NamedTuple):
@@ -100,19 +117,20 @@ class ChainGaussian(SeenGaussian):
 
 
 class ChainPrior(NamedTuple):
-    """Chains of n items, and when each site looks at them."""
+    """Chains of n items and k latents that stand still, and when each site looks at them."""
 
     process: str  # of `bayesrank.models.dynamic.PROCESSES`
     num_items: int
-    scales: Array  # ``scale`` and that of the pace, shape (2,)
+    scales: Array  # ``scale``, that of the pace, then those of what stands still
     visits: Visits
+    still: Array  # which of the scales each still latent has as its prior sd, shape (k,)
 
     on_host, keeps_covariances = False, True
 
     @property
     def size(self) -> int:
-        """Number of states at one time."""
-        return self.num_items * (2 if self.process == "matern32" else 1)
+        """Number of latents at one time."""
+        return self.num_items * (2 if self.process == "matern32" else 1) + self.still.size
 
     @property
     def dtype(self) -> Any:
@@ -127,7 +145,7 @@ class ChainPrior(NamedTuple):
         """The prior as a posterior."""
         none = jnp.zeros(self.visits.gaps.size, self.dtype)
         columns, values = self.visits.columns, self.visits.values
-        return self.times((SiteTerm(Rows(values, columns, self.num_items), none, none),))
+        return self.times((SiteTerm(Rows(values, columns, self.size), none, none),))
 
     def times(self, terms: Sequence[SiteTerm], before: Any = None) -> ChainGaussian:
         """Multiply by sites, forwards and backwards in time."""
@@ -141,8 +159,7 @@ class ChainPrior(NamedTuple):
         log_normaliser = jnp.sum(log_sites(tau, nu, seen.mean, seen.variance))
         proper = jnp.all(1.0 + tau * seen.variance > 0.0) & jnp.all(variance >= 0.0)
         valid = proper & jnp.isfinite(log_normaliser)
-        covariance = filtered.covariance.reshape(self.size, self.size)
-        core = DenseGaussian(filtered.mean.ravel(), covariance, log_normaliser, valid)
+        core = DenseGaussian(filtered.mean, filtered.covariance, log_normaliser, valid)
         empty = jnp.zeros_like(mean)
         means, variances = empty.at[order].set(mean), empty.at[order].set(variance)
         return ChainGaussian(core, means, variances, log_normaliser, valid)
@@ -150,32 +167,33 @@ class ChainPrior(NamedTuple):
     def log_normaliser(self, terms: Sequence[SiteTerm], posterior: ChainGaussian) -> Array:
         """The normaliser of prior times sites, differentiable in `scales`, forwards."""
         [(_, tau, nu)] = terms
-        data = lax.stop_gradient((self.visits, tau, nu, posterior.log_normaliser))
+        data = lax.stop_gradient((self.visits, self.still, tau, nu, posterior.log_normaliser))
         return _normaliser((self.process, self.num_items), self.scales, data)
 
     def _steps(self, gaps: Array) -> Transitions:
         return transitions_of(self.process, self.scales[0], self.scales[1], gaps)
 
     def _start(self) -> tuple[Array, Array]:
-        """Mean and covariance of all states at the first time."""
+        """Mean and covariance of all latents at the first time."""
         start = self._steps(self.visits.gaps[:1]).start
-        identity = jnp.eye(self.num_items, dtype=self.dtype)
-        covariance = jnp.einsum("ab,ij->aibj", start, identity)
-        return jnp.zeros(covariance.shape[:2], self.dtype), covariance
+        states = jnp.kron(start, jnp.eye(self.num_items, dtype=self.dtype))
+        own = len(states)
+        covariance = jnp.diag(jnp.concatenate([jnp.zeros(own), self.scales[self.still] ** 2]))
+        return jnp.zeros(self.size, self.dtype), covariance.at[:own, :own].set(states)
 
     def _filter(self, tau: Array, nu: Array) -> _Filtered:
         """Go forwards; the sites are in the order of time."""
         steps, end = self._steps(self.visits.gaps), self._steps(self.visits.after)
         inputs = steps.decay, steps.noise, *self.visits[2:4], tau, nu
-        state, seen = lax.scan(_take_in, self._start(), inputs)
-        return _Filtered(*propagate(*state, end.decay[0], end.noise[0]), seen)
+        state, seen = lax.scan(partial(_take_in, self.num_items), self._start(), inputs)
+        return _Filtered(*propagate(*state, end.decay[0], end.noise[0], self.num_items), seen)
 
     def _smooth(self, tau: Array, nu: Array, filtered: _Filtered) -> tuple[Array, Array]:
         """Go backwards: what all sites add to the margins' means and take from their variances."""
         steps = self._steps(self.visits.gaps)
         nothing = jnp.zeros_like(filtered.mean), jnp.zeros_like(filtered.covariance)
         inputs = steps.decay, *self.visits[2:4], tau, nu, filtered.seen
-        return lax.scan(_look_back, nothing, inputs, reverse=True)[1]
+        return lax.scan(partial(_look_back, self.num_items), nothing, inputs, reverse=True)[1]
 
 
 class _Seen(NamedTuple):
@@ -187,41 +205,45 @@ class _Seen(NamedTuple):
 
 
 class _Filtered(NamedTuple):
-    """States at the end, shapes (r, n) and (r, n, r, n), and what each site saw."""
+    """Latents at the end, shapes (N,) and (N, N), and what each site saw."""
 
     mean: Array
     covariance: Array
     seen: _Seen
 
 
-def _take_in(state: tuple[Array, Array], site: Any) -> tuple[tuple[Array, Array], _Seen]:
+def _take_in(
+    num_items: int, state: tuple[Array, Array], site: Any
+) -> tuple[tuple[Array, Array], _Seen]:
     decay, noise, values, columns, tau, nu = site
-    mean, covariance = propagate(*state, decay, noise)
-    towards = jnp.einsum("k,aik->ai", values, covariance[:, :, 0, columns])
-    seen = _Seen(values @ mean[0, columns], values @ towards[0, columns], towards)
+    mean, covariance = propagate(*state, decay, noise, num_items)
+    towards = covariance[:, columns] @ values
+    seen = _Seen(values @ mean[columns], values @ towards[columns], towards)
     widened = 1.0 + tau * seen.variance
     mean += towards * (nu - tau * seen.mean) / widened
-    covariance -= jnp.einsum("ai,bj->aibj", towards * (tau / widened), towards)
+    covariance -= jnp.outer(towards * (tau / widened), towards)
     return (mean, covariance), seen
 
 
-def _look_back(state: tuple[Array, Array], site: Any) -> tuple[Any, tuple[Array, Array]]:
+def _look_back(
+    num_items: int, state: tuple[Array, Array], site: Any
+) -> tuple[Any, tuple[Array, Array]]:
     """Take in a site, then the move before it."""
     decay, values, columns, tau, nu, seen = site
     slope, curvature = state
     towards = seen.towards
     widened = 1.0 + tau * seen.variance
     pull, share = (nu - tau * seen.mean) / widened, tau / widened
-    bent = jnp.einsum("aibj,bj->ai", curvature, towards)
-    along, within = jnp.sum(towards * slope), jnp.sum(towards * bent)
-    slope = slope.at[0, columns].add(values * (pull - share * along))
-    curvature = curvature.at[0, columns].add(-share * values[:, None, None] * bent)
-    curvature = curvature.at[:, :, 0, columns].add(-share * bent[..., None] * values)
-    corner = (share + share**2 * within) * values[:, None] * values
-    curvature = curvature.at[0, columns[:, None], 0, columns].add(corner)
+    bent = curvature @ towards
+    along, within = towards @ slope, towards @ bent
+    slope = slope.at[columns].add(values * (pull - share * along))
+    curvature = curvature.at[columns].add(-share * values[:, None] * bent)
+    curvature = curvature.at[:, columns].add(-share * bent[:, None] * values)
+    corner = (share + share**2 * within) * jnp.outer(values, values)
+    curvature = curvature.at[columns[:, None], columns].add(corner)
     shift = along / widened + seen.variance * pull
     shrink = within / widened**2 + seen.variance**2 * share
-    before = decay.T @ slope, jnp.einsum("ca,cidj,db->aibj", decay, curvature, decay)
+    before = _moved(slope, decay.T, num_items), _moved_both(curvature, decay.T, num_items)
     return before, (shift, shrink)
 
 
@@ -235,11 +257,11 @@ def _normaliser(form: tuple[str, int], scales: Array, data: Any) -> Array:
 def _normaliser_jvp(
     form: tuple[str, int], primals: tuple[Any, ...], tangents: tuple[Any, ...]
 ) -> tuple[Array, Array]:
-    scales, (visits, tau, nu, value) = primals
+    scales, (visits, still, tau, nu, value) = primals
 
     def forwards(scales: Array) -> Array:
         in_time = tau[visits.order], nu[visits.order]
-        seen = ChainPrior(*form, scales, visits)._filter(*in_time).seen
+        seen = ChainPrior(*form, scales, visits, still)._filter(*in_time).seen
         return jnp.sum(log_sites(*in_time, seen.mean, seen.variance))
 
     return value, jax.jacfwd(forwards)(scales) @ tangents[0]

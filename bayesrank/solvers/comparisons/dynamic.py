@@ -1,5 +1,6 @@
 """EP on `bayesrank.models.dynamic_thurstone` with chains in place of a joint covariance."""
 
+import math
 from typing import Any
 
 import jax.numpy as jnp
@@ -11,6 +12,9 @@ from bayesrank.infer.spi import Program, read_program, trace
 from bayesrank.models import dynamic_thurstone, thurstone
 from bayesrank.solvers._engine import OwnPriorEP
 from bayesrank.solvers.comparisons.chain import ChainPrior, Visits, rate_name
+
+# The scale of what stands still beside moving skills; that of the position's effect is one.
+_SPREADS = {"category_skill": "category_scale", "position_effect": ""}
 
 
 class DynamicEP(OwnPriorEP):
@@ -57,23 +61,32 @@ def _read(
     **options: Any,
 ) -> Program:
     """Put chains in the place of the static program's prior."""
-    values = inventory.hyperparameters
-    held = {"tie_width": values["tie_width"]} if "tie_width" in values else {}
+    values, pace = inventory.hyperparameters, rate_name(process)
+    held = {name: value for name, value in values.items() if name not in ("scale", pace)}
     options["scale"] = 1.0
     source = trace(thurstone, (num_items, comparisons), options, held)
     static = read_program(source, held, power=power)
     [block] = static.problem.blocks
-    visits = _visits(block.rows.values, block.rows.columns, times, period)
-    scales = jnp.stack([values["scale"], values[rate_name(process)]])
-    prior = ChainPrior(process, num_items, scales, visits)
+    still = {name: shape for name, shape in static.layout.shapes.items() if name != "f"}
+    names = list(still)
+    spreads = [values.get(_SPREADS[name], jnp.ones(())) for name in names]
+    scales = jnp.stack([values["scale"], values[pace], *spreads])
+    owners = jnp.concatenate(
+        [jnp.full(math.prod(still[name]), 2 + i) for i, name in enumerate(names)] or [jnp.zeros(0)]
+    ).astype(int)
     sites = ("f", "rate") if process == "matern32" else ("f",)
+    # Rates stand between skills and what stands still.
+    columns = block.rows.columns
+    columns = jnp.where(columns < num_items, columns, columns + num_items * (len(sites) - 1))
+    visits = _visits(block.rows.values, columns, times, period)
+    prior = ChainPrior(process, num_items, scales, visits, owners)
     return static._replace(
         problem=static.problem._replace(prior=prior),
         mean=jnp.zeros(prior.size, prior.dtype),
         leaves=(),
         hyperparameters=values,
         layout=static.layout._replace(
-            shapes=dict.fromkeys(sites, (num_items,)),
+            shapes=dict.fromkeys(sites, (num_items,)) | still,
             sampled=inventory.sampled,
             eliminated=("past",) if "past" in inventory.latents else (),
         ),

@@ -21,6 +21,7 @@ from bayesrank.solvers.comparisons.posterior import (
     ComparisonPosterior,
     Component,
     Judges,
+    added_variance,
     variances_of,
 )
 from bayesrank.solvers.comparisons.terms import MarginRows
@@ -243,12 +244,14 @@ class JudgedSkills(ComparisonPosterior):
         root = _root(covariance[own:, own:])
         slopes = covariance[:own, own:] @ np.linalg.pinv(root).T
         left = covariance[:own, :own] - slopes @ slopes.T
+        unknown = fit.scales["scale"] ** 2 + added_variance(fit.scales, shares)
         for weight, t in _grid(root):
             log_width, log_reliability = mean[own:] + root @ t
             params = {"tie_width": np.exp(log_width)} if self.result.with_ties else {}
             factors = np.append(np.full(own - 1, np.exp(log_reliability)), 1.0)
             seen = factors * (mean[:own] + slopes @ t)
-            yield Component(weight, params, seen, _AsJudged(left, factors))
+            prior = factors[0] ** 2 * unknown
+            yield Component(weight, params, seen, _AsJudged(left, factors), prior)
 
     def mixture(self, shares: Floats | None = None, most: float = np.inf) -> SkillMixture | None:
         """The one Gaussian of the fit; None beyond `most` numbers in its covariance."""

@@ -185,16 +185,7 @@ class EPSkills(ComparisonPosterior):
         """Gaussians of the result, skills by `shares` of categories; judges are alike."""
         if judge is not None:
             raise ValueError("the log had no judges; leave judge out")
-        parts = components_of(self.result)
-        if shares is None:
-            return parts
-        at, rows = self.at, np.eye(len(parts[0].mean))
-        for share, own in zip(shares, at["category_skill"], strict=True):
-            rows[at["f"], own] = share
-        return [
-            part._replace(mean=rows @ part.mean, covariance=rows @ part.covariance @ rows.T)
-            for part in parts
-        ]
+        return by_shares(components_of(self.result), self.at, shares)
 
     def skills(self, shares: Floats | None = None) -> tuple[Floats, Floats]:
         """Means and standard deviations in the result, or by `shares` of categories, (n,)."""
@@ -222,6 +213,31 @@ def components_of(result: Any) -> list[Component]:
     return found
 
 
+def by_shares(
+    parts: list[Component], at: Mapping[str, Any], shares: Floats | None
+) -> list[Component]:
+    """Components with skills by `shares` of categories (C,), or as they are without."""
+    if shares is None:
+        return parts
+    rows = np.eye(len(parts[0].mean))
+    for share, own in zip(shares, at["category_skill"], strict=True):
+        rows[at["f"], own] = share
+    return [
+        part._replace(
+            mean=rows @ part.mean,
+            covariance=rows @ part.covariance @ rows.T,
+            prior_variance=part.prior_variance + added_variance(part.params, shares),
+        )
+        for part in parts
+    ]
+
+
+def added_variance(params: Mapping[str, Any], shares: Floats | None) -> float:
+    """What categories add to the variance of an unknown item's skill by shares of them."""
+    within = 0.0 if shares is None else float(shares @ shares)
+    return within * float(params.get("category_scale", 0.0)) ** 2
+
+
 def moments_of(parts: Iterable[Component], rows: MarginRows) -> tuple[Floats, Floats]:
     """Means and standard deviations of sums of latents under a mixture, both of shape (P,)."""
     found = [(part.weight, *part.margins(rows)) for part in parts]
@@ -237,10 +253,6 @@ def chances_by(
     num_items = at["f"].size
     pairs = np.stack([asked.first, asked.second], axis=1)
     new = pairs >= num_items
-    if new.any() and asked.shares is not None:
-        raise ValueError(
-            "an item that was not in fit has no skill in a category; leave category out"
-        )
     first, second = np.where(new, 0, pairs).T
     rows = margin_rows(asked._replace(first=first, second=second), at)
     rows.values[:, :2][new] = 0.0  # of a newcomer the posterior says nothing

@@ -33,7 +33,7 @@ from bayesrank.models import (
     thurstone_orders,
 )
 from bayesrank.solvers.comparisons.chain import propagate, rate_name, transitions_of
-from bayesrank.solvers.comparisons.posterior import Component, EPSkills
+from bayesrank.solvers.comparisons.posterior import Component, EPSkills, by_shares
 from bayesrank.solvers.comparisons.terms import MarginRows
 
 Floats = NDArray[np.float64]
@@ -126,27 +126,32 @@ Skills = Independent | ProcessSkills | Moving
 """What may be known of the items' skills."""
 
 
-def at_later_times(skills: EPSkills, gap: float) -> list[Component]:
-    """The posterior of `dynamic_thurstone` some time after the last comparison."""
-    options = skills.result.model_kwargs
-    process, [num_items] = options["process"], skills.result.shapes["f"]
+def at_later_times(skills: EPSkills, gap: float, shares: Floats | None = None) -> list[Component]:
+    """The posterior of `dynamic_thurstone` some time after the last comparison.
+
+    The states of the items move, skills by `shares` of categories; all else stands still.
+    """
+    options, at = skills.result.model_kwargs, skills.at
+    process, num_items = options["process"], at["f"].size
     found = []
     for part in skills.components():
-        mean = part.mean.reshape(-1, num_items)
-        covariance = np.asarray(part.covariance).reshape(mean.shape * 2)
         with jax.enable_x64(True):
             scale = jnp.asarray(part.params["scale"])
             pace = jnp.asarray(part.params[rate_name(process)])
             steps = transitions_of(process, scale, pace, jnp.array([gap]))
             moved = propagate(
-                jnp.asarray(mean), jnp.asarray(covariance), steps.decay[0], steps.noise[0]
+                jnp.asarray(part.mean),
+                jnp.asarray(part.covariance),
+                steps.decay[0],
+                steps.noise[0],
+                num_items,
             )
         mean, covariance = (np.asarray(array) for array in moved)
         prior = float(scale) ** 2
         if process == "walk":
             prior += float(pace) ** 2 * (float(np.ptp(options["times"])) + gap)
-        found.append(Component(part.weight, part.params, mean[0], covariance[0, :, 0], prior))
-    return found
+        found.append(Component(part.weight, part.params, mean, covariance, prior))
+    return by_shares(found, at, shares)
 
 
 class _SharedSkills(NamedTuple):

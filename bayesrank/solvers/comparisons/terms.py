@@ -83,7 +83,7 @@ class Term:
     draws
         The sites that the program draws if the term is there.
     in_logs
-        Whether `ArenaRanker` alone learns of it.
+        Whether it says where, by whom or about what a comparison was.
 
     Examples
     --------

@@ -1,0 +1,121 @@
+"""Comparisons to come: what is said of each, and the chances of their outcomes."""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesrank._tables import plain_array
+from bayesrank.estimators.collaborative_data import id_list
+from bayesrank.estimators.columns import TimeRange
+from bayesrank.solvers.comparisons import Asked
+from bayesrank.solvers.comparisons.posterior import chances_by
+from bayesrank.solvers.comparisons.skills import at_later_times
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+NOT_SAID, NEW_NAME = -1, -2
+"""Numbers of a judge or category that is not named, or that was not in `fit`."""
+
+
+class Coming(NamedTuple):
+    """What is said of P comparisons to come, each of shape (P,)."""
+
+    position: Array  # 1 where the first item is shown first, -1 where the second is, else 0
+    category: Ints  # its number, -1 where none is said, -2 for one that was not in fit
+    judge: Ints  # likewise
+    gaps: Array  # how long after the last comparison of fit, in the program's unit of time; or -1
+
+    def chances(
+        self, posterior: Any, pairs: Ints, shares_of: Callable[[int], Array | None]
+    ) -> Array:
+        """Chances of each outcome of pairs of numbers (P, 2), shape (P, 3).
+
+        `shares_of` gives the shares of categories that stand for one of these numbers.
+        """
+        chances = np.zeros((len(pairs), 3))
+        keys, group = np.unique(np.stack(self, axis=1), axis=0, return_inverse=True)
+        for number, (position, category, judge, gap) in enumerate(keys):
+            rows = np.flatnonzero(group.ravel() == number)
+            shares, who = shares_of(int(category)), None if judge < 0 else int(judge)
+            asked = Asked(*pairs[rows].T, position, shares, who)
+            if gap < 0.0:  # skills stand still
+                chances[rows] = posterior.chances(asked)
+            else:
+                parts = at_later_times(posterior, gap, shares)
+                chances[rows] = chances_by(parts, posterior.at, asked, posterior.likelihood)
+        return chances
+
+
+def read_coming(
+    said: Mapping[str, Any],
+    count: int,
+    *,
+    judges: Sequence[Hashable],
+    categories: Sequence[Hashable],
+    times: TimeRange | None,
+    with_position: bool,
+    new_names: bool,
+) -> Coming:
+    """Read columns by name, each a value for all of `count` comparisons or one for each."""
+    position = np.zeros(count)
+    if said.get("position") is not None:
+        position = _spread(np.atleast_1d(plain_array(said["position"])), count, "position")
+        _check_position(position, with_position)
+    gaps = np.full(count, 0.0 if times is not None else -1.0)
+    if said.get("time") is not None:
+        if times is None:
+            raise ValueError("time is given, but skills stand still; leave it out")
+        gaps = _spread(times.ahead(said["time"]), count, "time")
+    labels = [
+        _labels(said.get(name), names, name, count, new_names)
+        for name, names in (("category", categories), ("judge", judges))
+    ]
+    return Coming(position.astype(np.float64), *labels, gaps)
+
+
+def _check_position(position: NDArray[Any], known: bool) -> None:
+    odd = ~np.isin(position, (-1, 0, 1))
+    if odd.any():
+        raise ValueError(f"position is {position[odd][0]}; pass 1, 0 or -1")
+    if not known and position.any():
+        raise ValueError(
+            f"position is {position[position != 0][0]}, but fit was given no positions, so their "
+            "effect is unknown; leave it out"
+        )
+
+
+def _labels(value: Any, names: Sequence[Hashable], what: str, count: int, new_names: bool) -> Ints:
+    """Numbers of judges or categories, shape (P,)."""
+    if value is None:
+        return np.full(count, NOT_SAID)
+    one = isinstance(value, str | bytes | tuple) or not np.iterable(value)
+    cells = id_list([value] if one else value, what)
+    if new_names and len(names) == 0 and what == "category" and len(set(cells)) == 1:
+        return np.full(count, NOT_SAID)  # one category alone is as none
+    known = {
+        name: NEW_NAME
+        if new_names and names and name not in names
+        else label_number(name, names, what)
+        for name in dict.fromkeys(cells)
+    }
+    return _spread(np.array([known[name] for name in cells], np.int64), count, what)
+
+
+def label_number(name: Hashable, names: Sequence[Any], what: str) -> int:
+    """The number of a judge or category by its name."""
+    if not names:
+        raise ValueError(
+            f"{what} is {name!r}, but fit was given no column of that name; leave it out"
+        )
+    if name not in names:
+        raise ValueError(f"{what} {name!r} was not in fit; choose one of {names[:5]!r}")
+    return names.index(name)
+
+
+def _spread(values: NDArray[Any], count: int, name: str) -> NDArray[Any]:
+    if values.shape not in ((1,), (count,)):
+        raise ValueError(f"{name} has {values.size} entries; pass one, or {count}")
+    return np.broadcast_to(values, (count,))

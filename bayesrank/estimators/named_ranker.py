@@ -1,0 +1,286 @@
+"""Answers of a fitted ranker of named items: the ranking, effects, judges, questions, draws."""
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from bayesrank._tables import column_names
+from bayesrank.estimators.collaborative_data import id_list
+from bayesrank.estimators.columns import TimeRange, numbers_of, read_pairs
+from bayesrank.estimators.coming import NOT_SAID, label_number
+from bayesrank.estimators.effects import Effect, effects_of, judges_of, sentences_on
+from bayesrank.estimators.skill_ranker import MOST_NUMBERS, SkillRanker
+from bayesrank.inferencedata.draws import draws_to_arviz
+from bayesrank.ranking import RankSummary
+from bayesrank.solvers.comparisons import ArenaFit
+
+Array = NDArray[np.float64]
+
+
+class NamedRanker(SkillRanker):
+    """Skills of items that go by names, in categories and by judges where there are any."""
+
+    names_: list[Hashable]
+    judge_names_: list[Hashable]
+    category_names_: list[Hashable]
+    category_shares_: Array
+    num_judged_: Array
+    position_label_: str
+    feature_names_in_: NDArray[Any] | None = None
+    time_range_: TimeRange | None = None
+    overall: str
+
+    def rank(
+        self,
+        names: Sequence[object] | None = None,
+        *,
+        category: Hashable | None = None,
+        level: float = 0.9,
+        k: int | None = None,
+        anchor: Hashable | None = None,
+    ) -> RankSummary:
+        """Rank the items of `fit`, with uncertainty.
+
+        Skills are above or below the average of these items. Comparisons say nothing of the level
+        that all skills share, and its uncertainty would hide that of each. Items without features
+        that no comparison links are ranked apart.
+
+        Parameters
+        ----------
+        names : sequence, optional
+            One name for each item, in place of those of `fit`.
+        category : hashable, optional
+            A category, to rank by the skills in it.
+        level : float, default 0.9
+            Probability of the intervals of skills and ranks.
+        k : int, optional
+            Report the probability of being among the best `k`; 3 if not given.
+        anchor : hashable, optional
+            An item of `fit` from which skills are measured, in place of the average: intervals are
+            those of differences to it.
+
+        Returns
+        -------
+        RankSummary
+            ``print`` it, or call ``to_dataframe()``.
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            If `fit` has not been called; if an argument does not fit.
+        """
+        self._posterior()
+        records = self.records_ if category is None else None
+        return self._ranked(self._shares(category), records, names, level, k, anchor)
+
+    def samples(self, category: Hashable | None = None) -> Array:
+        """Posterior draws of the skills of the items of `fit`, the same at every call.
+
+        Parameters
+        ----------
+        category : hashable, optional
+            A category; without it, of the overall skills. Draws of categories are joint.
+
+        Returns
+        -------
+        ndarray of shape (num_samples, n)
+            A shift makes their averages the posterior means, so items of the same evidence come
+            out alike.
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            If `fit` has not been called; if the category is not known.
+        """
+        return self._draws(self._shares(category))
+
+    def suggest(
+        self, n: int = 1, *, candidates: Any = None, again: bool = True
+    ) -> list[tuple[Hashable, Hashable]]:
+        """Pairs whose comparison is expected to tell most about the skills (BALD).
+
+        `bayesrank.active.QueryLoop` asks one question after the other, with a journal.
+
+        Parameters
+        ----------
+        n : int, default 1
+            Number of pairs, chosen jointly: each for what it tells beyond those before it.
+        candidates : table, or array-like of shape (m, 2), optional
+            Names in the pairs to choose from; without it, all pairs.
+        again : bool, default True
+            Whether pairs may be suggested that `fit` was given.
+
+        Returns
+        -------
+        list of tuple
+            Names in pairs, the most informative first; fewer if there are fewer pairs.
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            If `fit` has not been called; if an argument does not fit.
+        """
+        self._posterior()
+        pairs = None
+        if candidates is not None:
+            named, fix = read_pairs(candidates, "candidates"), "choose among names_"
+            pairs = numbers_of(named, self.names_, fix, "candidates")
+        chosen = self._questions(n, pairs, again)
+        return [(self.names_[first], self.names_[second]) for first, second in chosen]
+
+    def prob_better(self, pairs: Any) -> Array:
+        """Probability that the skill of the first item of each pair is higher.
+
+        It is without the noise of a comparison, which `predict_proba` has.
+
+        Parameters
+        ----------
+        pairs : table, or array-like of shape (P, 2)
+            Names of items.
+
+        Returns
+        -------
+        ndarray of shape (P,)
+            One half for an item with itself. Without chance, but for very many items, where it is a
+            share of the draws.
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            If `fit` has not been called; if a name is not known.
+        """
+        posterior = self._posterior().mixture(self._shares(), MOST_NUMBERS)
+        named = read_pairs(pairs, "pairs")
+        first, second = numbers_of(named, self.names_, "name an item of fit", "pairs").T
+        if posterior is not None:
+            return posterior.better(first, second)
+        gaps = self.samples()[:, first] - self.samples()[:, second]
+        return np.mean(gaps > 0, axis=0) + 0.5 * np.mean(gaps == 0, axis=0)
+
+    def effects(self, level: float = 0.9) -> list[Effect]:
+        """Effects of position and ties.
+
+        Parameters
+        ----------
+        level : float, default 0.9
+            Probability of the intervals.
+
+        Returns
+        -------
+        list of Effect
+            That of the position, if it is known: how often the item shown first wins, in 100
+            comparisons of equal items without ties. That of the tie width, if there are ties: how
+            often equal items tie.
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            If `fit` has not been called; if `level` is not between 0 and 1.
+        """
+        return effects_of(self._posterior(), self.params_, self.position_label_, level)
+
+    def judges(self, level: float = 0.9) -> pd.DataFrame:
+        """Reliability and order bias of each judge.
+
+        Reliability 1 is the typical judge's, 0 that of one who answers without regard to the items;
+        biases are on the scale of skill.
+
+        Parameters
+        ----------
+        level
+            As for `effects`, with the same errors.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row a judge, the least reliable first; ``_lower`` and ``_upper`` are ends of
+            intervals.
+        """
+        return judges_of(self._posterior(), self.judge_names_, self.num_judged_, level)
+
+    def notes(self, level: float = 0.9) -> tuple[str, ...]:
+        """Sentences on the effects, the judges and the categories, for a person.
+
+        Parameters
+        ----------
+        level
+            As for `effects`, with the same errors.
+        """
+        judges, num_categories = self.judges(level), len(self.category_names_)
+        return sentences_on(self.effects(level), judges, num_categories, self.params_, level)
+
+    def to_arviz(self) -> Any:
+        """Draws for ArviZ, see `bayesrank.to_arviz`.
+
+        Judges, and scales that were not averaged over, are estimates instead of draws.
+        """
+        fit: Any = self.result
+        return super().to_arviz() if hasattr(fit, "model") else self._estimates(fit)
+
+    def _axes(self) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+        """Names of items, features, judges and categories, and the sites that have them."""
+        coords, dims = super()._axes()
+        coords |= {"judge": list(map(str, self.judge_names_))} if self.judge_names_ else {}
+        if self.category_names_:
+            coords["item"] = list(map(str, self.names_))
+            coords["category"] = list(map(str, self.category_names_))
+            dims |= {"f": ["item"], "category_skill": ["category", "item"]}
+        return coords, dims
+
+    def _estimates(self, fit: ArenaFit) -> Any:
+        """Draws of overall skills and effects; of judges and scales, what was estimated."""
+        n, random = fit.num_items, check_random_state(self.random_state)
+        known = np.diagonal(fit.covariance) == 0.0
+        draws = np.tile(fit.mean, (self.num_samples, 1))
+        root = np.linalg.cholesky(fit.covariance[np.ix_(~known, ~known)])
+        draws[:, ~known] += random.standard_normal((self.num_samples, len(root))) @ root.T
+        skills, *within = np.split(
+            draws[:, : n * (1 + fit.num_categories)], 1 + fit.num_categories, 1
+        )
+        named: dict[str, Any] = {"f": (("item",), skills)}
+        if within:
+            named["category_skill"] = (("category", "item"), np.stack(within, axis=1))
+        if fit.with_position:
+            named["position_effect"] = ((), draws[:, n * (1 + fit.num_categories)])
+        if fit.with_ties:
+            named["tie_width"] = ((), np.exp(draws[:, -1]))
+        judged: dict[str, Any] = {"reliability": np.exp(fit.log_reliability), "bias": fit.bias}
+        constant: dict[str, Any] = {k: (("judge",), v) for k, v in judged.items() if len(v)}
+        constant |= {k: ((), v) for k, v in self.params_.items() if k != "tie_width"}
+        coords = {"item": self.names_, "judge": self.judge_names_, "category": self.category_names_}
+        labels = {name: [str(each) for each in names] for name, names in coords.items() if names}
+        return draws_to_arviz(draws=named, constant=constant, coords=labels)
+
+    def _names(self) -> list[Hashable]:
+        return self.names_
+
+    def _numbers(self, items: Sequence[Hashable] | None, fix: str | None) -> NDArray[np.int64]:
+        """Numbers of named items, or of all."""
+        if items is None:
+            return np.arange(len(self.names_))
+        table = getattr(items, "ndim", 1) > 1 or column_names(items) is not None
+        if table or any(_is_pair(item) and item not in self.names_ for item in items):
+            raise ValueError("items has pairs; predict_proba gives the chances of pairs")
+        return numbers_of([id_list(items, "items")], self.names_, fix)[:, 0]
+
+    def _shares(self, category: Hashable | None = None) -> Array | None:
+        """Shares of categories: all of one that is named, or those of the overall skills."""
+        self._posterior()
+        if category is None:
+            return self._shares_of(NOT_SAID)
+        return self._shares_of(label_number(category, self.category_names_, "category"))
+
+    def _shares_of(self, number: int) -> Array | None:
+        """Shares of categories by the number of one, see `bayesrank.estimators.coming`."""
+        if number >= 0:
+            return np.eye(len(self.category_names_))[number]
+        average = number == NOT_SAID and self.overall == "average" and self.category_names_
+        return self.category_shares_ if average else None
+
+
+def _is_pair(item: Any) -> bool:
+    return isinstance(item, list | tuple | np.ndarray) and len(item) == 2
