@@ -121,7 +121,7 @@ def draws_of(ranker: Any, overall: str) -> Floats:
 
 def coverage(ranker: Any, true: Truth) -> dict[str, NDArray[np.bool_]]:
     """Whether 90% intervals cover the parameters of judges, categories and position, by kind."""
-    result, n = ranker.result_, len(true.skills)
+    result, judges, n = ranker.result_, ranker.result_.judges, len(true.skills)
     item, judge = _numbers(ranker.names_), _numbers(ranker.judge_names_)
     category = _numbers(ranker.category_names_)
     center = np.eye(n) - 1.0 / n
@@ -133,10 +133,10 @@ def coverage(ranker: Any, true: Truth) -> dict[str, NDArray[np.bool_]]:
     off = {
         "skills in categories": (wrong @ center, np.array(spread)),
         "log reliabilities of judges": (
-            result.log_reliability - np.log(true.reliability[judge]),
-            result.log_reliability_variance,
+            judges.log_reliability - np.log(true.reliability[judge]),
+            judges.log_reliability_variance,
         ),
-        "order biases of judges": (result.bias - true.bias[judge], result.bias_variance),
+        "order biases of judges": (judges.bias - true.bias[judge], judges.bias_variance),
         "advantage of the first": (position - true.position, position_sd**2),
         "tie width": (width - np.log(true.tie_width), width_sd**2),
     }

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from bayesrank.datasets import ComparisonData
 from bayesrank.estimators import Ranker
 from bayesrank.infer import EPResult
-from bayesrank.solvers.comparisons import ArenaFit, arena_data, fit_arena, settles_scales
+from bayesrank.solvers.comparisons import ArenaFit, fit_arena, settles_scales
+from bayesrank.solvers.comparisons.terms import arguments_of
 
 ITEMS = ("a", "b", "c", "d", "e")
 
@@ -55,9 +57,13 @@ def test_the_data_say_whether_their_scales_are_averaged_over(size, settled):
     games, given = league(4, size)
     place = {name: number for number, name in enumerate(ITEMS)}
     pairs = np.vectorize(place.get)(games)
-    outcomes = np.where(given["ties"], 1, 2)
-    data = arena_data(5, pairs, outcomes=outcomes, position=given["position"])
-    fit = fit_arena(data)
+    data = ComparisonData(tuple(ITEMS), pairs, given["ties"], position=given["position"])
+    data = data.distinct()
+
+    def fitted(**scales):
+        return fit_arena(5, data.comparisons, **scales, **arguments_of(data))
+
+    fit = fitted()
     assert [settles_scales(data, fit, {}) for _ in range(2)] == [settled] * 2
     assert settles_scales(data, fit, fit.scales)  # nothing is left to average over
     # Of five latents, 2 * 5 + 1 is the curvature in the logarithm of the scale, at most.
@@ -65,7 +71,7 @@ def test_the_data_say_whether_their_scales_are_averaged_over(size, settled):
     scales = [fit.scales["scale"] * factor for factor in (1 / step, 1.0, step)]
     means, variances = [], []
     for scale in scales:
-        at = fit_arena(data, scales={**fit.scales, "scale": scale})
+        at = fitted(scales={**fit.scales, "scale": scale})
         contrast = np.eye(5) - 0.2
         means.append(contrast @ at.mean[:5])
         variances.append(np.diagonal(contrast @ at.covariance[:5, :5] @ contrast))
@@ -119,12 +125,10 @@ def test_predictions_before_a_judge_are_averages_over_its_joint_draws(judge):
     mean[:7], covariance[:7, :7] = fit.mean, fit.covariance
     if judge is not None:
         j = ranker.judge_names_.index(judge)
-        mean[7:] = fit.bias[j], fit.log_reliability[j]
-        assert fit.judge_covariance is not None
-        cross = fit.judge_covariance[:, :, j]
+        mean[7:], covariance[7:, 7:] = fit.own_mean[j], fit.own_covariance[j]
+        assert fit.across is not None
+        cross = fit.across[j]
         covariance[7:, :7], covariance[:7, 7:] = cross, cross.T
-        covariance[[7, 8], [7, 8]] = fit.bias_variance[j], fit.log_reliability_variance[j]
-        covariance[[7, 8], [8, 7]] = fit.bias_reliability[j]
     rng = np.random.default_rng(0)
     x = rng.multivariate_normal(mean, covariance, 200_000)
     margin = np.exp(x[:, 8]) * (x[:, 0] - x[:, 3]) + x[:, 5] + x[:, 7]
@@ -160,13 +164,9 @@ def test_scales_that_are_given_stand(averaged):
 
 
 def test_a_scale_given_at_its_mode_changes_nothing():
-    data = arena_data(
-        3,
-        np.array([(0, 1), (1, 2), (0, 2), (2, 0), (0, 1), (2, 1)]),
-        judges=[0, 1, 0, 1, 1, 0],
-        num_judges=2,
-    )
-    free = fit_arena(data, tolerance=1e-3, max_rounds=200)
-    held = fit_arena(data, scales=free.scales, tolerance=1e-3, max_rounds=200)
+    pairs = np.array([(0, 1), (1, 2), (0, 2), (2, 0), (0, 1), (2, 1)])
+    judges = {"judges": [0, 1, 0, 1, 1, 0], "num_judges": 2}
+    free = fit_arena(3, pairs, tolerance=1e-3, **judges)
+    held = fit_arena(3, pairs, scales=free.scales, tolerance=1e-3, **judges)
     skills = [fit.mean - fit.mean.mean() for fit in (held, free)]
     np.testing.assert_allclose(*skills, atol=0.02)

@@ -14,7 +14,7 @@ from bayesrank.datasets import ComparisonData, read_comparisons
 from bayesrank.diagnostics.agreement import Residuals, clusters_of, mean_margins
 from bayesrank.diagnostics.sensitivity import order_under_wide_prior
 from bayesrank.estimators import Ranker
-from bayesrank.solvers.comparisons import JudgedSkills, arena_data, fit_arena
+from bayesrank.solvers.comparisons import JudgedSkills, fit_arena
 from bayesrank.solvers.comparisons.terms import arguments_of
 
 
@@ -43,7 +43,7 @@ def world(seed, n=12, rows=600, judges=0, tastes=0.0, style=0.0, near=0.0):
 
 
 def residuals(data):
-    fit = fit_arena(arena_data(data.num_items, data.comparisons, **arguments_of(data)))
+    fit = fit_arena(data.num_items, data.comparisons, **arguments_of(data))
     return Residuals(data, JudgedSkills(fit), chance, fit.scales["scale"]), fit
 
 

@@ -13,7 +13,7 @@ from scipy.special import expit, ndtr
 from bayesrank.datasets import ComparisonData
 from bayesrank.diagnostics import transitivity
 from bayesrank.diagnostics.transitivity import margins_in_time, margins_of_log
-from bayesrank.solvers.comparisons import JudgedSkills, arena_data, fit_arena
+from bayesrank.solvers.comparisons import JudgedSkills, fit_arena
 
 
 def brute(pairs, tied, n):
@@ -112,7 +112,7 @@ def checked(data, number=100):
     columns: dict[str, Any] = {"position": data.position}
     if data.judges is not None:
         columns |= {"judges": data.judges, "num_judges": 3}
-    fit = fit_arena(arena_data(data.num_items, data.comparisons, **columns))
+    fit = fit_arena(data.num_items, data.comparisons, **columns)
     posterior = JudgedSkills(fit)
     skills = posterior.draws(None, number, np.random.RandomState(0))
     seen = margins_of_log(data, posterior, number)
@@ -141,8 +141,9 @@ def test_margins_of_a_log_are_those_of_its_fit(judged):
     winner, loser = data.comparisons.T
     mean, advantage = fit.mean[winner] - fit.mean[loser], fit.position[0]
     if judged:
-        mean *= np.exp(fit.log_reliability + fit.log_reliability_variance / 2.0)[data.judges]
-        advantage = advantage + fit.bias[data.judges]
+        own = fit.judges
+        mean *= np.exp(own.log_reliability + own.log_reliability_variance / 2.0)[data.judges]
+        advantage = advantage + own.bias[data.judges]
     mean += np.asarray(data.position) * advantage
     drawn = np.array([seen(draw) for draw in range(1000)])  # of 200 draws of skill
     assert np.abs((drawn.mean(0) - mean) / drawn.std(0)).max() < 4.5 / np.sqrt(200)

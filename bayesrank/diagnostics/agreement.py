@@ -64,10 +64,10 @@ class Residuals:
     >>> import numpy as np
     >>> from scipy.special import ndtr
     >>> from bayesrank.datasets import ComparisonData
-    >>> from bayesrank.solvers.comparisons import JudgedSkills, arena_data, fit_arena
+    >>> from bayesrank.solvers.comparisons import JudgedSkills, fit_arena
     >>> games = np.array([[0, 1], [0, 1], [1, 2], [2, 0]])
     >>> data = ComparisonData(tuple("abc"), games, np.zeros(4, bool))
-    >>> posterior = JudgedSkills(fit_arena(arena_data(3, games)))
+    >>> posterior = JudgedSkills(fit_arena(3, games))
     >>> rows = Residuals(data, posterior, lambda margin: ndtr(margin / 2**0.5), 1.0)
     >>> rows.design_effect("game", np.arange(4)).value.round(9)
     np.float64(1.0)

@@ -11,7 +11,7 @@ from scipy.stats import kendalltau
 
 from bayesrank.datasets import ComparisonData
 from bayesrank.ranking import connected_components
-from bayesrank.solvers.comparisons import arena_data, fit_arena
+from bayesrank.solvers.comparisons import fit_arena
 from bayesrank.solvers.comparisons.terms import arguments_of
 
 _WIDE = 3.0  # standard deviation of skills, in units of the noise of a performance
@@ -44,8 +44,12 @@ def order_under_wide_prior(data: ComparisonData, scale: float) -> float:
     True
     """
     plain = ComparisonData(data.names, data.comparisons, data.tied, weights=data.weights)
-    counted = arena_data(data.num_items, data.comparisons, **arguments_of(plain))
+    rows, n = plain.distinct(), data.num_items
+    said = arguments_of(rows)
     inside = connected_components(data.comparisons, data.num_items) == 0
-    own, wide = (fit_arena(counted, scales={"scale": each}).skills()[0] for each in (scale, _WIDE))
+    own, wide = (
+        fit_arena(n, rows.comparisons, scales={"scale": each}, **said).skills()[0]
+        for each in (scale, _WIDE)
+    )
     tau: Any = kendalltau(own[inside], wide[inside])[0]
     return float(tau)

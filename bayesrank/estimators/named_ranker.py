@@ -248,7 +248,8 @@ class NamedRanker(SkillRanker):
             named["position_effect"] = ((), draws[:, n * (1 + fit.num_categories)])
         if fit.with_ties:
             named["tie_width"] = ((), np.exp(draws[:, -1]))
-        judged: dict[str, Any] = {"reliability": np.exp(fit.log_reliability), "bias": fit.bias}
+        own = fit.judges
+        judged: dict[str, Any] = {"reliability": np.exp(own.log_reliability), "bias": own.bias}
         constant: dict[str, Any] = {k: (("judge",), v) for k, v in judged.items() if len(v)}
         constant |= {k: ((), v) for k, v in self.params_.items() if k != "tie_width"}
         coords = {"item": self.names_, "judge": self.judge_names_, "category": self.category_names_}

@@ -26,11 +26,9 @@ from bayesrank.models.comparisons import SCALES
 from bayesrank.models.dynamic import PROCESSES
 from bayesrank.models.orders import Events
 from bayesrank.solvers.comparisons import (
-    ArenaData,
     Asked,
     EPSkills,
     JudgedSkills,
-    arena_data,
     fit_arena,
     settles_scales,
 )
@@ -52,7 +50,7 @@ _PROCESS = "matern12"  # of long ago little is known, and newcomers are as the a
 _CHOICES = ("integrate", "map", "prior")
 # Beyond these, averaging takes several times as long, and scales are known well.
 _MOST_LATENTS, _MOST_ROWS = 600, 2_000
-# Latents whose covariances one core finds in a minute, in about nine rounds: 29 s for 4,050.
+# Latents whose covariances one core finds in a minute, in some ten sweeps; a judge costs as five.
 _LATENTS_A_MINUTE = 5_000
 _LOW_RANK = EP(preference_gp, structure="low_rank")
 
@@ -171,15 +169,16 @@ def _fit_log(
     """Learn the scales and skills of a log with whatever columns it has."""
     categories = len(data.category_names) if len(data.category_names) > 1 else 0
     _check_room(data.num_items, data, data.num_items * (1 + categories) + 2, settings)
-    counted = arena_data(data.num_items, data.comparisons, **arguments_of(data))
+    rows = data.distinct()
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("scale", *scales_of(data)), ())
     fixed, choice = check_hyperparameters(settings.hyperparameters, shapes, _CHOICES)
     scales = {name: float(value) for name, value in fixed.items()}
     if choice == "prior":
         scales = {name: SCALES[name].median for name in shapes} | scales
-    result = fit_arena(counted, scales=scales, callback=callback)
-    averages = choice == "integrate" and _can_average(counted)
-    if averages and not settles_scales(counted, result, scales):
+    said = arguments_of(rows)
+    result = fit_arena(rows.num_items, rows.comparisons, scales=scales, callback=callback, **said)
+    averages = choice == "integrate" and _can_average(rows)
+    if averages and not settles_scales(rows, result, scales):
         call = _call(data, skills, settings.likelihood)[:3]
         return _averaged(call, _bucket(data, skills, settings), settings, callback)
     params = {name: np.asarray(value) for name, value in result.scales.items()}
@@ -194,7 +193,8 @@ def _check_room(items: Any, data: Any, dense: int, settings: FitSettings) -> Non
     n = items if isinstance(items, int) else len(items)
     comparisons = data.num_comparisons if isinstance(data, ComparisonData) else 0
     judges = len(data.judge_names) if isinstance(data, ComparisonData) else 0
-    need = 3 * settings.num_samples * n + 10 * comparisons + dense * (6 * dense + 7 * judges)
+    need = 3 * settings.num_samples * n + (100 if judges else 10) * comparisons
+    need += dense * (6 * dense + 10 * judges)
     what = f"{n:,} items and {comparisons:,} comparisons" if comparisons else f"{n:,} items"
     each, fewer = "", "rank fewer items"
     if dense > n + 2:
@@ -202,7 +202,7 @@ def _check_room(items: Any, data: Any, dense: int, settings: FitSettings) -> Non
         what += f" in {categories}"
         each, fewer = f", each overall and in {categories},", f"{fewer} or categories"
     check_memory(8 * need, what, fewer)
-    minutes = (dense / _LATENTS_A_MINUTE) ** 3
+    minutes = dense**2 * (dense + 5 * judges) / _LATENTS_A_MINUTE**3
     if minutes > 1:
         also = ", or leave the column of categories out" if each else ""
         cost = f"about {count_of(round(minutes), 'minute')} of CPU time to fit"
@@ -245,10 +245,12 @@ def _call(
     return of_pairs, (skills.items, data.comparisons), options, shapes
 
 
-def _can_average(data: ArenaData) -> bool:
-    """Whether the scales of a log can be averaged over in little time."""
-    latents = data.num_items * (1 + data.num_categories)
-    return not data.num_judges and latents <= _MOST_LATENTS and len(data.first) <= _MOST_ROWS
+def _can_average(rows: ComparisonData) -> bool:
+    """Whether the scales of a log of distinct rows can be averaged over in little time."""
+    within = len(rows.category_names)
+    latents = rows.num_items * (1 + within * (within > 1))
+    few = latents <= _MOST_LATENTS and rows.num_comparisons <= _MOST_ROWS
+    return rows.judges is None and few
 
 
 Array = NDArray[np.float64]

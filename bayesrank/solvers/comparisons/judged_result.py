@@ -14,9 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from bayesrank.models.comparisons import SCALES
 from bayesrank.ranking import SkillMixture
-from bayesrank.solvers.comparisons.judges_state import ArenaState, OwnSlopes, Posterior, posterior
 from bayesrank.solvers.comparisons.posterior import (
     ComparisonPosterior,
     Component,
@@ -27,10 +25,6 @@ from bayesrank.solvers.comparisons.posterior import (
 from bayesrank.solvers.comparisons.terms import MarginRows
 
 Floats = NDArray[np.float64]
-
-# Beyond this number, covariances of judges' own latents with skills are not kept. They are of
-# weight where judges are few; of thousands, none says much of how high the skills are.
-_MOST_WITH_JUDGES = 5_000_000
 
 
 class ArenaFit(NamedTuple):
@@ -46,26 +40,23 @@ class ArenaFit(NamedTuple):
         categories, if there are two or more.
     with_position, with_ties
         Which of the two last there are.
-    bias, bias_variance, log_reliability, log_reliability_variance
-        Order bias and log reliability of each judge, shape (J,).
-    bias_reliability
-        Covariance of each judge's order bias and log reliability, shape (J,).
-    judge_covariance
-        Covariances of the latents with each judge's order bias (if any) and log reliability, shape
-        (L, N, J). None without judges, or beyond 5 million numbers: then they count as
-        uncorrelated.
+    own_mean, own_covariance
+        Of each judge's own latents, which are the order bias (with positions) and behind it the log
+        reliability; shapes (J, L) and (J, L, L).
+    across
+        Covariances of each judge's own latents with the others, shape (J, L, N). None beyond 5
+        million numbers: then they count as uncorrelated.
     scales
         Values of the scales, ``tie_width`` among them.
-    converged, num_rounds
-        Whether the fit has converged, and after how many rounds.
+    converged, num_sweeps
+        Whether the fit has converged, and after how many sweeps.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from bayesrank.solvers.comparisons import arena_data, fit_arena
+    >>> from bayesrank.solvers.comparisons import fit_arena
     >>> games = np.array([[0, 1], [0, 1], [1, 2], [2, 0]])
-    >>> data = arena_data(3, games, judges=np.array([0, 1, 0, 1]), num_judges=2)
-    >>> fit_arena(data).num_items
+    >>> fit_arena(3, games, judges=np.array([0, 1, 0, 1]), num_judges=2).num_items
     3
     """
 
@@ -75,15 +66,20 @@ class ArenaFit(NamedTuple):
     num_categories: int
     with_position: bool
     with_ties: bool
-    bias: Floats
-    bias_variance: Floats
-    log_reliability: Floats
-    log_reliability_variance: Floats
-    bias_reliability: Floats
-    judge_covariance: Floats | None
+    own_mean: Floats
+    own_covariance: Floats
+    across: Floats | None
     scales: dict[str, float]
     converged: bool
-    num_rounds: int
+    num_sweeps: int
+
+    @property
+    def judges(self) -> Judges:
+        """Moments of log reliabilities and order biases."""
+        variances = np.diagonal(self.own_covariance, axis1=1, axis2=2)
+        own = [part for pair in zip(self.own_mean.T, variances.T, strict=True) for part in pair]
+        none = np.zeros(0)
+        return Judges(*(own[-2:] or (none, none)), *(own[:-2] or (none, none)))
 
     @property
     def position(self) -> tuple[float, float]:
@@ -115,74 +111,6 @@ def skill_rows(num_items: int, shares: Floats | None, size: int) -> Any:
     return rows
 
 
-def arena_fit(state: ArenaState, converged: bool, num_rounds: int) -> ArenaFit:
-    """Covariances with uncertain reliabilities and tie width, by the delta method."""
-    design, data = state.design, state.design.data
-    judges = data.num_judges
-    free_width = data.with_ties and "tie_width" not in state.fixed
-    whole = _posterior(state, free_width)
-    own = np.zeros((judges, 2, 2))  # of order bias and log reliability
-    own[:, 2 - len(whole.gain) :, 2 - len(whole.gain) :] = whole.local
-    known = data.with_ties and not free_width  # a width without doubt
-    kept = 0 < whole.gain.size <= _MOST_WITH_JUDGES
-    return ArenaFit(
-        mean=np.append(state.x, np.log(state.tie_width)) if data.with_ties else state.x,
-        covariance=np.pad(whole.covariance, (0, known)),
-        num_items=data.num_items,
-        num_categories=data.num_categories,
-        with_position=data.with_position,
-        with_ties=data.with_ties,
-        bias=state.bias,
-        bias_variance=own[: design.num_local, 0, 0],
-        log_reliability=state.log_reliability[:judges],
-        log_reliability_variance=own[:, 1, 1],
-        bias_reliability=own[:, 0, 1],
-        judge_covariance=-np.pad(whole.gain.astype(float), ((0, 0), (0, known), (0, 0)))
-        if kept
-        else None,
-        scales=dict(state.scales),
-        converged=converged,
-        num_rounds=num_rounds,
-    )
-
-
-def _posterior(state: ArenaState, free_width: bool) -> Posterior:
-    """Posterior of all latents; of judges' own, biases come first, and log reliabilities last."""
-    data = state.design.data
-    own = []
-    if state.design.num_local:
-        own.append((state.design.position, state.scales["bias_scale"]))
-    if data.num_judges:
-        slope = state.reliability * state.margins()[1]
-        own.append((slope, state.scales["reliability_scale"]))
-    precision, (coupling, local) = state.shared_precision(), state.judges_blocks(own)
-    if data.num_judges:
-        # The evidence's slope, which the prior's balances, bends it in the logarithm.
-        prior = state.scales["reliability_scale"] ** -2.0
-        local[:, -1, -1] += prior * np.maximum(-state.log_reliability, 0.0)
-    if free_width:
-        precision, coupling = _with_width(state, own, precision, coupling)
-    return posterior(precision, coupling, local)
-
-
-def _with_width(
-    state: ArenaState, own: OwnSlopes, precision: Floats, coupling: Floats
-) -> tuple[Floats, Floats]:
-    """Add the log tie width behind what all share: sites depend on it and on margins together."""
-    design, counts, width = state.design, state.design.data.counts, state.tie_width
-    _, cavity, found = state.cavity()
-    stretch = 1.0 / (1.0 + found.mean2 * cavity)
-    cross = -counts * found.cross * stretch * width
-    bend = counts @ (-found.width2 + found.cross**2 * cavity * stretch)
-    alone = SCALES["tie_width"].sd ** -2.0 + width**2 * bend - width * (counts @ found.width)
-    shared = design.to_global(cross * state.reliability, cross)
-    rows = np.zeros((len(own), 1, coupling.shape[2]))
-    for row, (slope, _) in zip(rows, own, strict=True):
-        row[0] = design.to_local(cross * slope)
-    whole = np.block([[precision, shared[:, None]], [shared, alone]])
-    return whole, np.concatenate([coupling, rows], axis=1)
-
-
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
@@ -209,10 +137,9 @@ class JudgedSkills(ComparisonPosterior):
     Examples
     --------
     >>> import numpy as np
-    >>> from bayesrank.solvers.comparisons import JudgedSkills, arena_data, fit_arena
+    >>> from bayesrank.solvers.comparisons import JudgedSkills, fit_arena
     >>> games = np.array([[0, 1], [0, 1], [1, 2], [2, 0]])
-    >>> data = arena_data(3, games, judges=np.array([0, 1, 0, 1]), num_judges=2)
-    >>> skills = JudgedSkills(fit_arena(data))
+    >>> skills = JudgedSkills(fit_arena(3, games, judges=np.array([0, 1, 0, 1]), num_judges=2))
     """
 
     def __init__(self, result: ArenaFit) -> None:
@@ -228,9 +155,7 @@ class JudgedSkills(ComparisonPosterior):
     @property
     def judges(self) -> Judges:
         """Log reliabilities and order biases of the judges, by the fit."""
-        fit = self.result
-        spread = fit.log_reliability_variance
-        return Judges(fit.log_reliability, spread, fit.bias, fit.bias_variance)
+        return self.result.judges
 
     def components(
         self, shares: Floats | None = None, judge: int | None = None
@@ -292,19 +217,13 @@ class JudgedSkills(ComparisonPosterior):
     def _add_judge(self, mean: Floats, covariance: Floats, rows: Any, judge: int) -> None:
         """Put the judge's own bias into the advantage, and its reliability behind all."""
         fit, n = self.result, self.result.num_items
-        own = [n] * (len(fit.bias) > 0) + [n + 2]
-        if fit.judge_covariance is not None:
-            for latent, cross in zip(own, fit.judge_covariance[:, :, judge], strict=True):
+        own = [n + 2] if fit.own_mean.shape[1] == 1 else [n, n + 2]
+        mean[own] += fit.own_mean[judge]
+        covariance[np.ix_(own, own)] += fit.own_covariance[judge]
+        if fit.across is not None:
+            for latent, cross in zip(own, fit.across[judge], strict=True):
                 covariance[latent] += rows @ cross
                 covariance[:, latent] += rows @ cross
-        mean[n + 2] = fit.log_reliability[judge]
-        covariance[n + 2, n + 2] = fit.log_reliability_variance[judge]
-        if len(fit.bias):
-            mean[n] += fit.bias[judge]
-            covariance[n, n] += fit.bias_variance[judge]
-            # That of the bias alone; with the effect of the position it is there already.
-            covariance[n, n + 2] += fit.bias_reliability[judge]
-            covariance[n + 2, n] += fit.bias_reliability[judge]
 
 
 def _root(covariance: Floats) -> Floats:

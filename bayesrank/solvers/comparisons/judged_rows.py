@@ -1,0 +1,208 @@
+"""Rows of a log of comparisons: what each of them sees of the latents.
+
+A row sees three predictors: a difference, an advantage and a log reliability. Each is a sum of few
+latents times values. Core latents are of all rows: skills, what categories add, the effect of the
+position. Own latents are of the row's judge: order bias, log reliability.
+
+Equal comparisons may be one row that counts several times, see
+`bayesrank.datasets.ComparisonData.distinct`. Two latents that a row sees together have one place in
+a matrix, whatever the matrix holds. So covariances of predictors gather from the same places to
+which their precisions add.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bayesrank._validate import (
+    check_comparisons,
+    check_numbered,
+    check_outcomes,
+    check_position,
+    check_weights,
+)
+from bayesrank.datasets.outcomes import LOSS, TIE, WIN
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+DIFFERENCE, ADVANTAGE, RELIABILITY = range(3)
+
+
+class Entry(NamedTuple):
+    """A latent that each of K rows sees in a predictor."""
+
+    predictor: int
+    values: Any  # what multiplies it, (K,) or one number
+    latent: Any  # its number, (K,) or one number
+
+
+class Seen(NamedTuple):
+    """Places in a flat array at which rows see it in a predictor, or in a pair of predictors."""
+
+    predictors: tuple[Ints, ...]  # one or two, shape (E,); none if nothing is seen
+    values: Floats  # shape (E, K)
+    places: Ints  # shape (E, K)
+    shape: tuple[int, ...]  # of the array
+
+    def sums(self, of: Floats) -> Floats:
+        """Add up what rows say of predictors, (..., K), in the places that they see."""
+        if not self.predictors:
+            return np.zeros(self.shape)
+        weights = of[self.predictors]
+        weights *= self.values
+        flat: Any = np.bincount(self.places.ravel(), weights.ravel(), int(np.prod(self.shape)))
+        return flat.reshape(self.shape)
+
+    def gather(self, array: Floats, rows: slice, out: Floats) -> None:
+        """Add what some rows see of an array to their predictors, (..., k)."""
+        if not self.predictors:
+            return
+        seen = array.ravel().take(self.places[:, rows])
+        seen *= self.values[:, rows]
+        for *at, value in zip(*self.predictors, seen, strict=True):
+            out[tuple(at)] += value
+
+
+class JudgedRows(NamedTuple):
+    """Comparisons, and what each of them sees."""
+
+    counts: Floats  # how often each counts, shape (K,)
+    num_tied: int  # the last rows are ties; in the others the first item wins
+    num_judges: int
+    num_categories: int
+    with_ties: bool  # whether ties are possible
+    blocks: Mapping[str, slice]  # numbers of the core latents, by site of `judged_comparisons`
+    alone: Mapping[str, int]  # numbers of each judge's own latents
+    core: Seen  # of means (N,)
+    own: Seen  # of means (J, L)
+    within_core: Seen  # of matrices (N, N), one of each pair's two orders
+    across: Seen  # of matrices (J, L, N)
+    within_own: Seen  # of matrices (J, L, L), one of each pair's two orders
+
+
+def judged_rows(
+    num_items: int,
+    comparisons: ArrayLike,
+    *,
+    outcomes: ArrayLike | None = None,
+    position: ArrayLike | None = None,
+    judges: ArrayLike | None = None,
+    categories: ArrayLike | None = None,
+    num_judges: int | None = None,
+    num_categories: int | None = None,
+    weights: ArrayLike | None = None,
+) -> JudgedRows:
+    """List what each comparison sees; arguments are those of `judged_comparisons`.
+
+    Raises
+    ------
+    ValueError
+        If an argument cannot be used; the message names it and what to do.
+    """
+    pairs = np.asarray(check_comparisons(comparisons, num_items), np.int64)
+    count = len(pairs)
+    outcome = np.full(count, WIN) if outcomes is None else check_outcomes(outcomes, count)
+    place = np.zeros(count) if position is None else check_position(position, count)
+    counts = np.ones(count) if weights is None else check_weights(weights, count)
+    judge, num_judges = _numbers(judges, "judges", count, num_judges)
+    category, num_categories = _numbers(categories, "categories", count, num_categories)
+    outcome = np.asarray(outcome)
+    # The winner stands first, and ties come last; rows of one judge are neighbours in memory.
+    lost = outcome == LOSS
+    first, second = np.where(lost, pairs[:, ::-1].T, pairs.T)
+    place = np.where(lost, -place, place)
+    order = np.lexsort((judge, outcome == TIE))
+    first, second, place, judge, category, counts = (
+        np.asarray(column)[order] for column in (first, second, place, judge, category, counts)
+    )
+    size = num_items * (1 + num_categories)
+    blocks = {"f": slice(0, num_items), "category_skill": slice(num_items, size)}
+    core = [Entry(DIFFERENCE, 1.0, first), Entry(DIFFERENCE, -1.0, second)]
+    if num_categories:
+        start = num_items * (1 + category)
+        core += [Entry(DIFFERENCE, 1.0, start + first), Entry(DIFFERENCE, -1.0, start + second)]
+    alone: dict[str, int] = {}
+    own = []
+    if position is not None:
+        blocks["position_effect"] = slice(size, size + 1)
+        core.append(Entry(ADVANTAGE, place, size))
+        size += 1
+    if position is not None and num_judges:
+        alone["bias"] = 0
+        own.append(Entry(ADVANTAGE, place, 0))
+    if num_judges:
+        alone["reliability"] = len(alone)
+        own.append(Entry(RELIABILITY, 1.0, alone["reliability"]))
+    return JudgedRows(
+        counts.astype(np.float64),
+        int(np.sum(outcome == TIE)),
+        num_judges,
+        num_categories,
+        outcomes is not None,
+        blocks,
+        alone,
+        *_seen(core, own, judge, (num_judges, len(alone), size)),
+    )
+
+
+def _seen(
+    core: Sequence[Entry], own: Sequence[Entry], judge: Ints, sizes: tuple[int, int, int]
+) -> tuple[Seen, Seen, Seen, Seen, Seen]:
+    """What rows see of J judges' L latents and of N core ones, one at a time and in pairs."""
+    num_judges, width, size = sizes
+    core, own = ([_filled(entry, judge.size) for entry in entries] for entries in (core, own))
+    flat = [entry._replace(latent=judge * width + entry.latent) for entry in own]
+    return (
+        _stacked([((e.predictor,), e.values, e.latent) for e in core], (size,), judge.size),
+        _stacked([((e.predictor,), e.values, e.latent) for e in flat], sizes[:2], judge.size),
+        _stacked(_pairs(core, core, size, once=True), (size, size), judge.size),
+        _stacked(_pairs(flat, core, size), sizes, judge.size),
+        _stacked(_pairs(flat, own, width, once=True), (num_judges, width, width), judge.size),
+    )
+
+
+def _filled(entry: Entry, count: int) -> Entry:
+    """Values and latents as arrays of one number a row."""
+    return entry._replace(
+        values=np.broadcast_to(entry.values, count), latent=np.broadcast_to(entry.latent, count)
+    )
+
+
+def _pairs(
+    first: Sequence[Entry], second: Sequence[Entry], width: int, once: bool = False
+) -> list[tuple[tuple[int, ...], Floats, Ints]]:
+    """Pairs of entries in a matrix of so many columns.
+
+    Where both are of one list, `once` leaves out each pair's other order. The matrix is then to be
+    added to its transpose, so an entry with itself counts half.
+    """
+    return [
+        (
+            (one.predictor, two.predictor),
+            one.values * two.values * (0.5 if once and i == j else 1.0),
+            one.latent * width + two.latent,
+        )
+        for i, one in enumerate(first)
+        for j, two in enumerate(second)
+        if j >= i or not once
+    ]
+
+
+def _stacked(
+    found: Sequence[tuple[tuple[int, ...], Floats, Ints]], shape: tuple[int, ...], count: int
+) -> Seen:
+    """Entries as arrays; there may be none."""
+    predictors = tuple(np.array(each) for each in zip(*(one[0] for one in found), strict=True))
+    values, places = (np.array([one[k] for one in found]).reshape(-1, count) for k in (1, 2))
+    return Seen(predictors, values, places.astype(np.int64), shape)
+
+
+def _numbers(labels: Any, name: str, size: int, number: int | None) -> tuple[Ints, int]:
+    """Numbers of judges or categories, zero without them, and how many there are."""
+    if labels is None:
+        return np.zeros(size, np.int64), 0
+    values = check_numbered(labels, name, size, number)
+    return values, int(values.max()) + 1 if number is None else number
