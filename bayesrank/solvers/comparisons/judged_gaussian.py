@@ -108,4 +108,4 @@ def _inverse(matrix: Floats) -> Floats:
         raise LinAlgError("the precision matrix is singular")
     inverse += inverse.T  # the other triangle is zero
     inverse[np.diag_indices(len(inverse))] *= 0.5
-    return inverse
+    return inverse.T  # the same, in the order in which rows look it up
