@@ -37,7 +37,7 @@ from benchmarks.calibration import (
     run,
     table,
 )
-from benchmarks.calibration_people import arena, exact_weights, numbers, ratings
+from benchmarks.calibration_people import arena, exact_weights, numbers, ratings, styled
 from benchmarks.dynamic import skills_now
 
 _ERROR_DRIVEN = "moved by errors, one example at a time: no distribution"
@@ -264,10 +264,11 @@ def _all() -> Iterator[Case]:
     yield case("LambdaRank.posterior, lists of five", frozen_field, size=5)
     yield case("Ranker, 60 games", arena, rows=60)
     yield case("Ranker, 2,000 games, judges", arena, rows=2000, judges=20, categories=3)
-    yield case("CollaborativeOrdinalGP, 30 x 12", ratings, num_users=30, num_items=12)
-    yield case("CollaborativeOrdinalGP, 60 x 30", ratings, num_users=60, num_items=30)
-    yield case("CollaborativeGP, 30 x 12", numbers, num_users=30, num_items=12)
-    yield case("CollaborativeGP, 60 x 30", numbers, num_users=60, num_items=30)
+    for told, how in ((True, "as a covariate"), (False, "left out")):
+        yield case(f"Ranker, 1,500 battles, style {how}", styled, told=told)
+    for name, rated in (("CollaborativeOrdinalGP", ratings), ("CollaborativeGP", numbers)):
+        for m, n in ((30, 12), (60, 30)):
+            yield case(f"{name}, {m} x {n}", rated, num_users=m, num_items=n)
     yield case("normal means, 8, exact posterior", normal_means, n=8)
     yield case("normal means, 20, exact posterior", normal_means, n=20)
 

@@ -86,6 +86,21 @@ _USER_SPREAD = 0.3
 _ONE_SD = float(2.0 * norm.cdf(1.0) - 1.0)  # probability of the interval from -1 to 1
 
 
+def styled(seed: int, *, told: bool) -> Trial:
+    """Battles of twenty items, of which some are longer, and longer ones please."""
+    rng = np.random.default_rng(seed)
+    skill, verbose = rng.normal(size=(2, 20))
+    pairs = np.array([rng.choice(20, 2, replace=False) for _ in range(1_500)])
+    length = np.exp(5.0 + 0.35 * verbose[pairs] + 0.5 * rng.normal(size=pairs.shape))
+    more = np.log(length[:, 0] / length[:, 1])
+    margin = skill[pairs[:, 0]] - skill[pairs[:, 1]] + 0.8 * more / more.std()
+    margin += np.sqrt(2.0) * rng.normal(size=len(pairs))
+    lost, tied = margin < 0.0, np.abs(margin) < 0.4
+    pairs[lost] = pairs[lost, ::-1]
+    given = {"covariates": np.where(lost, -more, more)} if told else {}
+    return of_draws(Ranker(items=range(20)).fit(pairs, ties=tied, **given).samples(), skill)
+
+
 def arena(seed: int, *, rows: int, judges: int = 0, categories: int = 0) -> Trial:
     """Games of twenty items, one of them at home, with ties; perhaps with judges and categories."""
     rng, n = np.random.default_rng(seed), 20

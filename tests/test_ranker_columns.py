@@ -71,10 +71,10 @@ def test_items_with_features_have_positions_ties_and_categories_as_by_nuts():
 def test_a_score_is_of_what_is_said_row_by_row(over_time):
     table = games(8).assign(time=[1.0, 1.2] * 4)
     by_row = []
-    for row in table.itertuples():
-        said = {"position": row.position, "category": row.category, "time": row.time}
-        outcome = "tie" if row.tie else "win"
-        by_row.append(over_time.predict_proba([(row.winner, row.loser)], outcome=outcome, **said))
+    for _, row in table.iterrows():
+        said = {name: row[name] for name in ("position", "category", "time")}
+        said["outcome"] = "tie" if row["tie"] else "win"
+        by_row.append(over_time.predict_proba([(row["winner"], row["loser"])], **said))
     assert over_time.score(table) == pytest.approx(np.log(by_row).mean())
     pairs = table[["winner", "loser", "position", "category", "time"]]
     wins = over_time.predict_proba(pairs)

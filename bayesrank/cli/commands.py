@@ -219,6 +219,7 @@ rank = command(
     file("--items"),
     option("--hyperparameters", default="integrate", metavar="CHOICE", callback=_hyperparameters),
     *(option(f"--{name}", metavar="COLUMN") for name in _COLUMNS),
+    option("--covariate covariates", metavar="NAME", multiple=True),
     option("--ignore", metavar="COLUMN", multiple=True),
     choice("--positive", "first", "second"),
     option("--outcome-codes", metavar="FIRST,SECOND[,TIE]", default="", callback=_codes),

@@ -227,7 +227,9 @@ def _with_records(summary: RankSummary, data: ComparisonData) -> RankSummary:
 
 def analyse(data: ComparisonData, settings: Settings, ranking: Ranking, steps: Steps) -> Analysis:
     """Cross-check, answer the other questions of trust, and draw."""
-    ranker = ranking.ranker
+    from bayesrank.estimators.log import in_units
+
+    ranker, (_, data) = ranking.ranker, in_units(data)
     result: Any = ranker.result
     found = _checked(data, result, settings, steps)
     check = None if isinstance(found, str) else found.check

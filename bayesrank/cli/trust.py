@@ -223,7 +223,7 @@ def _swayed(data: ComparisonData, sways: "list[Sway]") -> tuple[CheckStatus, str
     more = "more" if worst.share > 0.5 else "less"
     return "warning", (
         f"{worst.column} counts as skill: between equals, the side with {more} of it (1 SD) wins "
-        f"{share:.0%}; compare items at equal {worst.column}"
+        f"{share:.0%}; compare items at equal {worst.column}: --covariate {worst.column}"
     )
 
 

@@ -114,8 +114,9 @@ def _rough(number: float) -> int:
 
 
 def is_log(data: ComparisonData) -> bool:
-    """Whether there are positions, judges or categories to learn of."""
-    return any(part is not None for part in (data.position, data.judges, data.categories))
+    """Whether there are positions, judges, categories or covariates to learn of."""
+    said = data.position, data.judges, data.categories, data.covariates
+    return any(part is not None for part in said)
 
 
 def notes_on(data: ComparisonData, params: Params) -> tuple[str, ...]:

@@ -175,6 +175,9 @@ def _from_outcomes(
     lost = said.outcome == LOSS
     turned = np.flatnonzero(lost)
     numbers[turned] = numbers[turned][:, ::-1]
+    more, used = unused.covariates(found.table, found.rest, lost, chosen.covariates)
+    rest = [column for column in rest if column.name not in used]
+    others = [column for column in found.rest if column.name not in used]
     position = said.position
     if position is not None:
         np.negative(position, out=position, where=lost)
@@ -184,7 +187,7 @@ def _from_outcomes(
         said.outcome == TIE,
         None if known is None else known.features,
         () if known is None else known.feature_names,
-        ignored_columns=tuple(column.name for column in whole.rest),
+        ignored_columns=tuple(c.name for c in whole.rest if c.name not in used),
         times=None if times is None else cells.time(found.table, times, chosen.date_format),
         weights=weight,
         position=position,
@@ -192,8 +195,10 @@ def _from_outcomes(
         notes=(*whole.table.notes, *said.notes),
         layout=whole.layout.example,
         unused_column_hints=unused_column_hints(whole, rest, known is not None),
-        clusters=unused.clusters(found.rest),
-        contrasts=unused.contrasts(found.rest, lost),
+        clusters=unused.clusters(others),
+        contrasts=unused.contrasts(others, lost),
+        covariates=more,
+        covariate_names=chosen.covariates,
         **_labelled(found),
     )
     return data if weight is None else data.where(weight > 0)

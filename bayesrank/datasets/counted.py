@@ -101,6 +101,9 @@ def _counted(
     """Distinct rows in the order of their cells, beside columns without cells that nobody reads."""
     import narwhals as nw
 
+    if chosen.covariates:
+        problem = "covariates make nearly every row distinct, and are not counted where they lie"
+        raise DataError(path, problem, "read a sample into memory, or leave them out")
     whole = read_table(collect(frame.head(_SAMPLE)).to_native(), name=str(path))
     sample = whole.without(chosen.ignore)
     found = in_layout(sample, chosen)

@@ -31,7 +31,16 @@ class OrderEvents:
     counts: np.ndarray
 
 
-_BY_ROW = ("comparisons", "tied", "times", "weights", "position", "judges", "categories")
+_BY_ROW = (
+    "comparisons",
+    "tied",
+    "times",
+    "weights",
+    "position",
+    "judges",
+    "categories",
+    "covariates",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +81,11 @@ class ComparisonData:
         says nothing of them.
     judge_names, category_names
         Their names.
+    covariates
+        Shape (K, D): by how much the winner (or first item of a tie) has more of each covariate, in
+        the units of the file; None if none is used.
+    covariate_names
+        Names of the D covariates.
     layout
         Layout of the file, as an example of its header; empty for PrefLib's files.
     notes
@@ -110,6 +124,8 @@ class ComparisonData:
     categories: np.ndarray | None = None
     judge_names: tuple[str, ...] = ()
     category_names: tuple[str, ...] = ()
+    covariates: np.ndarray | None = None
+    covariate_names: tuple[str, ...] = ()
     layout: str = ""
     notes: tuple[str, ...] = ()
     unused_column_hints: tuple[str, ...] = ()
@@ -150,9 +166,13 @@ class ComparisonData:
             None if self.position is None else np.where(turned, -self.position, self.position)
         )
         whole = replace(self, comparisons=pairs, position=position, clusters={}, contrasts={})
-        said = (getattr(whole, name) for name in _BY_ROW if name not in ("comparisons", "weights"))
+        if self.covariates is not None:
+            sign = np.where(turned, -1.0, 1.0)[:, None]
+            whole = replace(whole, covariates=sign * self.covariates + 0.0)  # no zero below zero
+        said = [getattr(whole, name) for name in _BY_ROW if name not in ("comparisons", "weights")]
+        said = [side for column in said if column is not None for side in np.atleast_2d(column.T)]
         codes = np.zeros(self.num_comparisons, np.int64)
-        for column in (column for column in (*pairs.T, *said) if column is not None):
+        for column in (*pairs.T, *said):
             values, own = np.unique(column, return_inverse=True)
             codes = np.unique(codes * len(values) + own, return_inverse=True)[1]
         _, first = np.unique(codes, return_index=True)

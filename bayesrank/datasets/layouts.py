@@ -271,6 +271,9 @@ class ColumnNames:
         When it was. Never recognised, because skills that change are another model.
     weight
         How often the row counts.
+    covariates
+        What counts beside skill: ``"length"`` for the columns ``length_a`` and ``length_b``, or a
+        column of how much more the first item has.
     ignore
         Columns to leave out without a note.
     outcome_codes
@@ -303,6 +306,7 @@ class ColumnNames:
     category: str | None = None
     time: str | None = None
     weight: str | None = None
+    covariates: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     outcome_codes: tuple[str, ...] = ()
     date_format: str | None = None

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesrank._tables import Column
+from bayesrank.datasets.table import Table
 
 _FEWEST = 5  # groups of rows that say something
 _SIDES = ("a", "b"), ("1", "2"), ("winner", "loser"), ("home", "away"), ("left", "right")
@@ -27,21 +28,47 @@ def contrasts(rest: Sequence[Column], turned: NDArray[np.bool_]) -> dict[str, ND
 
     Rows where `turned` is true have it the other way round.
     """
+    found = {}
+    for name, sides in _both_sides(rest).items():
+        ours, theirs = map(_numbers, sides)
+        if ours is not None and theirs is not None:
+            found[name] = np.where(turned, theirs - ours, ours - theirs)
+    return found
+
+
+def _both_sides(rest: Sequence[Column]) -> dict[str, tuple[Column, Column]]:
+    """Columns of one thing of the first and of the second side, by its name."""
     by_key = {tuple(_NAMES.split(column.name.lower())): column for column in rest}
     found = {}
     for key, column in by_key.items():
         for one, other in _SIDES:
             places = [place for place, part in enumerate(key) if part == one]
-            if len(key) < 2 or len(places) != 1:
-                continue
-            [at] = places
-            across = by_key.get((*key[:at], other, *key[at + 1 :]))
-            ours = _numbers(column)
-            theirs = None if across is None else _numbers(across)
-            if ours is not None and theirs is not None:
-                gap = ours - theirs
-                found["_".join(key[:at] + key[at + 1 :])] = np.where(turned, -gap, gap)
+            if len(key) > 1 and len(places) == 1:
+                [at] = places
+                across = by_key.get((*key[:at], other, *key[at + 1 :]))
+                if across is not None:
+                    found["_".join(key[:at] + key[at + 1 :])] = column, across
     return found
+
+
+def covariates(
+    table: Table, rest: Sequence[Column], turned: NDArray[np.bool_], names: Sequence[str]
+) -> tuple[NDArray[np.float64] | None, tuple[str, ...]]:
+    """How much more the first side has of what is named, (K, D), and the columns that say it."""
+    gaps, sides, used = contrasts(rest, turned), _both_sides(rest), []
+    alone = {column.name: column for column in rest}
+    for name in names:
+        values = _numbers(alone[name]) if name in alone else None
+        if values is not None:
+            gaps[name] = np.where(turned, -values, values)
+        elif name not in gaps:
+            known = ", ".join(gaps) or "none"
+            problem = f"no columns of numbers say how much more of {name!r} one side has"
+            raise table.error(
+                problem, f"name one of both sides ({known}), or a column of differences"
+            )
+        used += [name] if values is not None else [column.name for column in sides[name]]
+    return np.stack([gaps[name] for name in names], axis=1) if names else None, tuple(used)
 
 
 def _numbers(column: Column) -> NDArray[np.float64] | None:

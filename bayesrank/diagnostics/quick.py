@@ -233,7 +233,7 @@ def with_distinct_rows(result: EPResult) -> EPResult:
     kwargs = dict(result.model_kwargs)
     outcomes = kwargs.get("outcomes")
     tied = np.zeros(len(pairs), bool) if outcomes is None else np.asarray(outcomes) == TIE
-    columns = ("weights", "position", "judges", "categories")
+    columns = ("weights", "position", "judges", "categories", "covariates")
     said: dict[str, Any] = {
         name: np.array(kwargs[name]) for name in columns if kwargs.get(name) is not None
     }

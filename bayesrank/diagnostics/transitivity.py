@@ -58,7 +58,9 @@ def margins_of_log(
     )
     at = np.zeros(data.num_comparisons, int) if count < 2 else data.categories
     winner, loser = data.comparisons.T
-    mean, sd = posterior.effects().position_effect or (0.0, 0.0)
+    effects = posterior.effects()
+    mean, sd = effects.position_effect or (0.0, 0.0)
+    others = np.array(effects.covariate_effects).reshape(-1, 2)
     own = posterior.judges
     wide = np.sqrt(own.log_reliability_variance), np.sqrt(own.bias_variance)
 
@@ -68,6 +70,9 @@ def margins_of_log(
         if data.judges is not None:
             factor = np.exp(own.log_reliability + wide[0] * noise.standard_normal(len(wide[0])))
             margin *= factor[data.judges]
+        if data.covariates is not None:
+            effect = others[:, 0] + others[:, 1] * noise.standard_normal(len(others))
+            margin += data.covariates @ effect
         if data.position is not None:
             margin += data.position * (mean + sd * noise.standard_normal())
             if len(own.bias):
@@ -101,6 +106,9 @@ def margins_in_time(
     covariance = same * np.asarray(prior)[np.ix_(at, at)]
     if said.get("position") is not None:
         covariance += np.multiply.outer(*2 * (np.asarray(said["position"], float)[rows],))
+    if said.get("covariates") is not None:
+        more = np.asarray(said["covariates"], float)[rows]
+        covariance += more @ more.T
     if said.get("categories") is not None:
         within = np.asarray(said["categories"])[rows]
         covariance += same * (within[:, None] == within) * float(params["category_scale"]) ** 2

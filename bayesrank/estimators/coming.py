@@ -27,6 +27,7 @@ class Coming(NamedTuple):
     category: Ints  # its number, -1 where none is said, -2 for one that was not in fit
     judge: Ints  # likewise
     gaps: Array  # how long after the last comparison of fit, in the program's unit of time; or -1
+    covariates: Array | None = None  # how much more the first item has, (P, D)
 
     def chances(
         self, posterior: Any, pairs: Ints, shares_of: Callable[[int], Array | None]
@@ -36,11 +37,13 @@ class Coming(NamedTuple):
         `shares_of` gives the shares of categories that stand for one of these numbers.
         """
         chances = np.zeros((len(pairs), 3))
-        keys, group = np.unique(np.stack(self, axis=1), axis=0, return_inverse=True)
+        keys, group = np.unique(np.stack(self[:4], axis=1), axis=0, return_inverse=True)
         for number, (position, category, judge, gap) in enumerate(keys):
             rows = np.flatnonzero(group.ravel() == number)
             shares, who = shares_of(int(category)), None if judge < 0 else int(judge)
-            asked = Asked(*pairs[rows].T, position, shares, who)
+            first, second = pairs[rows].T
+            more = None if self.covariates is None else self.covariates[rows]
+            asked = Asked(first, second, position, shares, who, more)
             if gap < 0.0:  # skills stand still
                 chances[rows] = posterior.chances(asked)
             else:
@@ -57,9 +60,13 @@ def read_coming(
     categories: Sequence[Hashable],
     times: TimeRange | None,
     with_position: bool,
+    covariates: Mapping[str, float],
     new_names: bool,
 ) -> Coming:
-    """Read columns by name, each a value for all of `count` comparisons or one for each."""
+    """Read columns by name, each a value for all of `count` comparisons or one for each.
+
+    `covariates` has the unit of each, by name.
+    """
     position = np.zeros(count)
     if said.get("position") is not None:
         position = _spread(np.atleast_1d(plain_array(said["position"])), count, "position")
@@ -69,11 +76,26 @@ def read_coming(
         if times is None:
             raise ValueError("time is given, but skills stand still; leave it out")
         gaps = _spread(times.ahead(said["time"]), count, "time")
-    labels = [
-        _labels(said.get(name), names, name, count, new_names)
-        for name, names in (("category", categories), ("judge", judges))
+    category = _labels(said.get("category"), categories, "category", count, new_names)
+    judge = _labels(said.get("judge"), judges, "judge", count, new_names)
+    more = _differences(said.get("covariates"), covariates, count)
+    return Coming(position.astype(np.float64), category, judge, gaps, more)
+
+
+def _differences(value: Any, units: Mapping[str, float], count: int) -> Array | None:
+    """How much more the first item has of each covariate, in their units, (P, D)."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or not {*value} <= {*units}:
+        raise ValueError(
+            f"covariates is {value!r}; pass how much more the first has, by name: there are "
+            f"{list(units)}"
+        )
+    columns = [
+        _spread(np.atleast_1d(plain_array(value.get(name, 0.0))), count, name) / unit
+        for name, unit in units.items()
     ]
-    return Coming(position.astype(np.float64), *labels, gaps)
+    return np.stack(columns, axis=1)
 
 
 def _check_position(position: NDArray[Any], known: bool) -> None:

@@ -30,11 +30,15 @@ class Effect(NamedTuple):
 
 
 def effects_of(
-    posterior: RankerPosterior, params: Mapping[str, Any], label: str, level: float
+    posterior: RankerPosterior,
+    params: Mapping[str, Any],
+    labels: Mapping[str, str],
+    units: Mapping[str, float],
+    level: float,
 ) -> list[Effect]:
-    """Effects of the position, called `label`, and of ties, with normal intervals."""
+    """Effects of the position, of covariates by their units, and of ties, by normal intervals."""
     tail = np.array([0.0, -1.0, 1.0]) * ndtri(0.5 + check_level(level) / 2.0)
-    position, log_width = posterior.effects()
+    position, log_width, others = posterior.effects()
     widths = np.zeros(3) if log_width is None else np.exp(log_width[0] + tail * log_width[1])
 
     def chances(advantage: NDArray[np.float64], width: float) -> NDArray[np.float64]:
@@ -43,12 +47,17 @@ def effects_of(
         exact = np.full(advantage.size, _NEXT_TO_NOTHING)
         return chances_of_margins(posterior.likelihood, known, advantage, exact)
 
+    sides = [("position_effect", labels["position_effect"], position)] if position else []
+    sides += [
+        ("covariate_effect", f"{unit:.3g} more {name}", each)
+        for (name, unit), each in zip(units.items(), others, strict=True)
+    ]
     found = []
-    if position is not None:
-        ends = position[0] + tail * position[1]
+    for name, label, (mean, sd) in sides:
+        ends = mean + tail * sd
         loss, _, win = chances(ends, float(widths[0])).T
         shares = 100.0 * win / (win + loss)
-        found.append(Effect("position_effect", label, *map(float, ends), *map(float, shares)))
+        found.append(Effect(name, label, *map(float, ends), *map(float, shares)))
     if log_width is not None:
         shares = [100.0 * float(chances(np.zeros(1), width)[0, 1]) for width in widths]
         found.append(Effect("tie_width", "ties", *map(float, widths), *shares))
@@ -91,7 +100,7 @@ def sentences_on(
         known = effect.lower == effect.upper
         range_ = "taken as known" if known else f"{100 * level:g}% interval {span(low, high)}%"
         share = f"{effect.percent:.0f}% of"
-        if effect.name == "position_effect":
+        if effect.name != "tie_width":
             label = effect.label[0].upper() + effect.label[1:]
             said.append(f"{label} wins {share} comparisons between equal items ({range_}).")
         else:

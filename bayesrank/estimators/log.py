@@ -23,6 +23,10 @@ def read_log(source: Any, given: Mapping[str, Any], items: Any, features: Any) -
 
     `given` has arguments of `fit`; `items` and `features` are options of the ranker.
     """
+    chosen = given.get("covariates")
+    if isinstance(chosen, list | tuple) and all(isinstance(name, str) for name in chosen):
+        data = read_log(source, {**given, "covariates": None}, items, features)
+        return with_covariates(data, chosen)
     if not isinstance(source, ComparisonData):
         names, table = _items(items, features)
         _refuse_one(names)
@@ -44,6 +48,31 @@ def read_log(source: Any, given: Mapping[str, Any], items: Any, features: Any) -
         raise ValueError("comparisons names its items, and items names others; leave items out")
     _refuse_one(data.names)
     return data
+
+
+def with_covariates(data: ComparisonData, names: Sequence[str]) -> ComparisonData:
+    """Use what a table says of both sides, as ``length_a`` and ``length_b``, by its name."""
+    unknown = next((name for name in names if name not in data.contrasts), None)
+    if unknown is not None:
+        known = ", ".join(data.contrasts) or "nothing"
+        raise ValueError(
+            f"covariates names {unknown!r}; the comparisons have numbers of both sides of: {known}"
+        )
+    gaps = np.stack([data.contrasts[name] for name in names], axis=1)
+    rest = {name: gap for name, gap in data.contrasts.items() if name not in names}
+    return replace(data, covariates=gaps, covariate_names=tuple(names), contrasts=rest)
+
+
+def in_units(data: ComparisonData) -> tuple[dict[str, float], ComparisonData]:
+    """The unit of each covariate, the root mean square of its differences, and data in these."""
+    if data.covariates is None:
+        return {}, data
+    units = np.sqrt(np.average(data.covariates**2, axis=0, weights=data.weights))
+    if not units.all():
+        name = data.covariate_names[int(np.argmin(units))]
+        raise ValueError(f"covariate {name!r} is the same for both sides in all rows; leave it out")
+    named = dict(zip(data.covariate_names, units.tolist(), strict=True))
+    return named, replace(data, covariates=data.covariates / units)
 
 
 def _items(items: Any, features: Any) -> tuple[list[Hashable] | None, Array | None]:

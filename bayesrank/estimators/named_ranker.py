@@ -30,6 +30,7 @@ class NamedRanker(SkillRanker):
     category_shares_: Array
     num_judged_: Array
     position_label_: str
+    covariate_units_: dict[str, float]
     feature_names_in_: NDArray[Any] | None = None
     time_range_: TimeRange | None = None
     overall: str
@@ -162,7 +163,7 @@ class NamedRanker(SkillRanker):
         return np.mean(gaps > 0, axis=0) + 0.5 * np.mean(gaps == 0, axis=0)
 
     def effects(self, level: float = 0.9) -> list[Effect]:
-        """Effects of position and ties.
+        """Effects of position, ties and covariates.
 
         Parameters
         ----------
@@ -174,14 +175,16 @@ class NamedRanker(SkillRanker):
         list of Effect
             That of the position, if it is known: how often the item shown first wins, in 100
             comparisons of equal items without ties. That of the tie width, if there are ties: how
-            often equal items tie.
+            often equal items tie. That of each covariate: how often the item wins that has a unit
+            (`covariate_units_`) more of it, likewise.
 
         Raises
         ------
         NotFittedError, ValueError
             If `fit` has not been called; if `level` is not between 0 and 1.
         """
-        return effects_of(self._posterior(), self.params_, self.position_label_, level)
+        labels = {"position_effect": self.position_label_}
+        return effects_of(self._posterior(), self.params_, labels, self.covariate_units_, level)
 
     def judges(self, level: float = 0.9) -> pd.DataFrame:
         """Reliability and order bias of each judge.
@@ -225,6 +228,9 @@ class NamedRanker(SkillRanker):
         """Names of items, features, judges and categories, and the sites that have them."""
         coords, dims = super()._axes()
         coords |= {"judge": list(map(str, self.judge_names_))} if self.judge_names_ else {}
+        if self.covariate_units_:
+            coords["covariate"] = list(self.covariate_units_)
+            dims["covariate_effect"] = ["covariate"]
         if self.category_names_:
             coords["item"] = list(map(str, self.names_))
             coords["category"] = list(map(str, self.category_names_))

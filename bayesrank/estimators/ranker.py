@@ -17,7 +17,7 @@ from bayesrank.estimators.columns import (
     said_of,
 )
 from bayesrank.estimators.coming import Coming, read_coming
-from bayesrank.estimators.log import read_log
+from bayesrank.estimators.log import in_units, read_log
 from bayesrank.estimators.named_ranker import NamedRanker
 from bayesrank.estimators.skill_ranker import Outcome
 from bayesrank.estimators.skills import fit_skills, moving
@@ -62,13 +62,13 @@ class Ranker(NamedRanker):
     hyperparameters : {"integrate", "map", "prior"} or mapping, default "integrate"
         "integrate" averages over prior scales and the tie width where the data leave them open.
         "map" takes the most probable values; intervals are then too narrow with few data.
-        "integrate" is "map" with judges, and beyond 3,000 items without graph or times. With
-        positions or categories it is "map", too, if that moves no skill by more than 0.1 posterior
-        standard deviations and widens none by more than 3%; and over 600 skills (overall and in
-        each category) or 2,000 different comparisons. "prior" takes the prior medians. A mapping
-        fixes what it names, and "map" learns the rest: with features ``amplitude``,
-        ``lengthscale``, ``noise``, ``graph_weight``, else ``scale``; ``tie_width``,
-        ``category_scale``, ``reliability_scale``, ``bias_scale``; with times ``drift`` or
+        "integrate" is "map" with judges, beyond 3,000 items without graph or times, and with
+        covariates beyond 2,000 comparisons. With positions or categories it is "map", too, if that
+        moves no skill by more than 0.1 posterior standard deviations and widens none by more than
+        3%; and over 600 skills (overall and in each category) or 2,000 different comparisons.
+        "prior" takes the prior medians. A mapping fixes what it names, and "map" learns the rest:
+        with features ``amplitude``, ``lengthscale``, ``noise``, ``graph_weight``, else ``scale``;
+        ``tie_width``, ``category_scale``, ``reliability_scale``, ``bias_scale``; with times ``drift`` or
         ``lengthscale``, in units of the observed period.
     num_restarts : int, default 0
         Number of further random starts of the search for hyperparameters.
@@ -104,12 +104,14 @@ class Ranker(NamedRanker):
         features.
     num_judged_ : ndarray
         Number of comparisons of each judge.
+    covariate_units_ : dict
+        The unit of each covariate, by name: the root mean square of its differences in `fit`.
 
     Notes
     -----
-    Judges do not go with features, times or "logit" yet, and orders take features alone; `fit`
-    names what to leave out. Beyond 3,000 items, without graph or times, no joint covariance is
-    kept. Items with features are then fitted by inducing points
+    Judges do not go with features, times, covariates or "logit" yet, and orders take features
+    alone; `fit` names what to leave out. Beyond 3,000 items, without graph or times, no joint
+    covariance is kept. Items with features are then fitted by inducing points
     (`bayesrank.gp.inducing_point_prior`); see ``result_.approximation``. Draws take the most time
     there: try ``num_samples=200``. A million comparisons take about a minute.
 
@@ -175,6 +177,7 @@ class Ranker(NamedRanker):
         judge: ArrayLike | None = None,
         category: ArrayLike | None = None,
         time: ArrayLike | None = None,
+        covariates: Any = None,
         sample_weight: ArrayLike | None = None,
         callback: Callable[[int, float], None] | None = None,
     ) -> Self:
@@ -200,6 +203,11 @@ class Ranker(NamedRanker):
             Names of judge and category.
         time : array-like of shape (K,), optional
             When each comparison was, in any order: numbers, or dates such as 2024-05-31.
+        covariates : list of str, table, mapping or array-like of shape (K, D), optional
+            What counts beside skill, such as the length of an answer: how much more of it the
+            winner (of a tie, the first) has. Or names of what a table says of both sides:
+            ``["length"]`` for the columns ``length_a`` and ``length_b``. Skills are then those at
+            equal covariates.
         sample_weight : array-like of shape (K,), optional
             How often each comparison counts, from zero on; of orders, how many people gave each, a
             positive whole number.
@@ -218,8 +226,9 @@ class Ranker(NamedRanker):
             If EP or the search for hyperparameters has not converged.
         """
         given = {"ties": ties, "position": position, "judge": judge, "category": category}
-        given |= {"time": time, "sample_weight": sample_weight}
+        given |= {"time": time, "covariates": covariates, "sample_weight": sample_weight}
         data = read_log(comparisons, given, self.items, self.item_features)
+        units, data = in_units(data)
         check_choice(self.overall, "overall", "average", "unseen")
         skills, kept = self._skills(data)
         settings = self._settings()
@@ -238,6 +247,7 @@ class Ranker(NamedRanker):
         self.category_shares_ = self._counts(data, data.categories, self.category_names_)
         self.category_shares_ /= max(self.category_shares_.sum(), 1.0)
         self.num_judged_ = self._counts(data, data.judges, self.judge_names_)
+        self.covariate_units_ = units
         self.position_label_ = data.position_label or "being shown first"
         return self
 
@@ -337,6 +347,7 @@ class Ranker(NamedRanker):
         category: Any = None,
         judge: Any = None,
         time: Any = None,
+        covariates: Mapping[str, Any] | None = None,
         outcome: Outcome = "win",
         unknown: Unknown = "error",
     ) -> Array:
@@ -361,6 +372,8 @@ class Ranker(NamedRanker):
         time : number or date, or array-like of shape (P,), optional
             When the comparisons are, if skills move; by default, and at the earliest, at the last
             one in `fit`.
+        covariates : mapping, optional
+            By name, how much more the first item has, one number or (P,); by default nothing.
         outcome : {"win", "tie", "loss"}, default "win"
             What the first item is to do. The probabilities of the three add up to one; those of a
             win and a loss do where no comparison in `fit` was tied. After orders, a win is to come
@@ -382,7 +395,7 @@ class Ranker(NamedRanker):
         fix = self._fix(unknown)
         self._posterior()
         given = {"position": position, "category": category, "judge": judge, "time": time}
-        said = said_of(pairs, given)
+        said = said_of(pairs, given) | {"covariates": covariates}
         numbers = numbers_of(read_pairs(pairs, "pairs"), self.names_, fix, "pairs")
         coming = self._coming(said, len(numbers))
         return self._chance(coming.chances(self._posterior(), numbers, self._shares_of), outcome)
@@ -397,6 +410,7 @@ class Ranker(NamedRanker):
         judge: ArrayLike | None = None,
         category: ArrayLike | None = None,
         time: ArrayLike | None = None,
+        covariates: Any = None,
         sample_weight: ArrayLike | None = None,
     ) -> float:
         """Mean log probability of the outcomes of comparisons, in nats; higher is better.
@@ -406,7 +420,7 @@ class Ranker(NamedRanker):
 
         Parameters
         ----------
-        comparisons, y, ties, position, judge, category, sample_weight
+        comparisons, y, ties, position, judge, category, covariates, sample_weight
             As for `fit`, without orders.
         time
             As for `fit`, and no earlier than the last comparison there, which is the default.
@@ -418,12 +432,14 @@ class Ranker(NamedRanker):
         """
         posterior = self._posterior()
         given = {"ties": ties, "position": position, "judge": judge, "category": category}
-        given |= {"time": time, "sample_weight": sample_weight}
+        given |= {"time": time, "covariates": covariates, "sample_weight": sample_weight}
         data = read_columns(comparisons, self.names_, given, self._fix("population"))
         if data.orders is not None:
             raise ValueError("score takes comparisons of two items, and these are orders")
         said: dict[str, Any] = {"position": data.position}
         said["time"] = None if self.time is None else data.times
+        if data.covariates is not None:
+            said["covariates"] = dict(zip(data.covariate_names, data.covariates.T, strict=True))
         for name, numbers in (("category", data.categories), ("judge", data.judges)):
             labels = np.array(getattr(data, f"{name}_names"), object)
             said[name] = None if numbers is None else labels[numbers]
@@ -438,6 +454,7 @@ class Ranker(NamedRanker):
             judges=self.judge_names_,
             categories=self.category_names_,
             times=self.time_range_,
+            covariates=self.covariate_units_,
             with_position=self._posterior().effects().position_effect is not None,
             new_names=new_names,
         )

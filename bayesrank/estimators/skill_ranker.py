@@ -253,7 +253,7 @@ class SkillRanker(EPEstimator):
     def _compared(self) -> NDArray[Any]:
         """Pairs of numbers that `fit` was given, (K, 2)."""
         result: Any = self.result
-        found = np.asarray(result.model_args[1]) if hasattr(result, "model") else np.zeros(0)
+        found: Any = np.asarray(result.model_args[1]) if hasattr(result, "model") else np.zeros(0)
         if found.ndim != 2 or found.shape[1] != 2 or self.records_ is None:
             raise ValueError(
                 "again is False, and which pairs were compared is not kept with judges, positions, "

@@ -88,13 +88,17 @@ def fit_skills(
 ) -> RankerFit:
     """Learn hyperparameters and skills from comparisons, or from orders as events."""
     if isinstance(data, ComparisonData) and _says_where(data):
-        if isinstance(skills, Independent) and settings.likelihood == "probit":
+        counted = isinstance(skills, Independent) and settings.likelihood == "probit"
+        if counted and data.covariates is None:
             return _fit_log(data, skills, settings, callback)
         _refuse_beside(data, skills, settings)
     _check_room(skills.items, data, 0, settings)
     program, args, options, shapes = _call(data, skills, settings.likelihood)
     params, choice = check_hyperparameters(settings.hyperparameters, shapes, _CHOICES)
     of_pairs = isinstance(data, ComparisonData)
+    if isinstance(data, ComparisonData) and data.covariates is not None:
+        known = isinstance(skills, Independent) and data.num_comparisons > _MOST_ROWS
+        choice = "map" if known and choice == "integrate" else choice
     key = jax.random.key(settings.seed)
     if choice == "integrate" and not (of_pairs and skills.too_many):
         bucket = _bucket(data, skills, settings)
@@ -149,7 +153,9 @@ def _says_where(data: ComparisonData) -> bool:
 def _refuse_beside(data: ComparisonData, skills: Skills, settings: FitSettings) -> None:
     """Refuse columns that the model does not carry beside others."""
     if data.judges is not None:
-        if isinstance(skills, Independent):
+        if data.covariates is not None:
+            other = "covariates"
+        elif isinstance(skills, Independent):
             other = "likelihood='logit'"
         else:
             other = "times" if isinstance(skills, Moving) else "item_features"
@@ -158,8 +164,8 @@ def _refuse_beside(data: ComparisonData, skills: Skills, settings: FitSettings) 
         )
     if skills.inducing:
         raise ValueError(
-            f"there are {len(skills.items):,} items with features, over {MOST_DENSE:,}, with which "
-            "positions and categories do not go; leave these out, or rank fewer items"
+            f"there are {data.num_items:,} items with features, over {MOST_DENSE:,}, with which "
+            "positions, categories and covariates do not go; leave these out, or rank fewer items"
         )
 
 

@@ -8,10 +8,11 @@ item :math:`b` by judge :math:`j` in category :math:`c`. The judge sees the marg
 
 with standard normal noise :math:`\varepsilon`. A category adds :math:`g` to a skill; :math:`r_j` is
 the judge's reliability. Being shown first is worth :math:`h`, plus the judge's own order bias
-:math:`b_j`; :math:`x` is 1 if :math:`a` was, and :math:`-1` if :math:`b` was. The first item wins
-if the margin is above the tie width, the second if it is below minus the tie width. All between is
-a tie. A judge of reliability zero answers without regard to the items, and the typical judge has
-reliability one. A column that is not given adds no term.
+:math:`b_j`; :math:`x` is 1 if :math:`a` was, and :math:`-1` if :math:`b` was. Covariates
+:math:`z`, such as how much longer the answer of :math:`a` is, add :math:`z' \beta`. The first item
+wins if the margin is above the tie width, the second if it is below minus the tie width. All
+between is a tie. A judge of reliability zero answers without regard to the items, and the typical
+judge has reliability one. A column that is not given adds no term.
 
 Comparisons only ever show skills relative to the noise, so its prior is tight around one. A skill
 difference of :math:`\sqrt 2` then wins with probability :math:`\Phi(1)`, 84%. Adding a number to
@@ -94,6 +95,7 @@ class ComparisonColumns(TypedDict, total=False):
     position: ArrayLike | None
     judges: ArrayLike | None
     num_judges: int | None
+    covariates: ArrayLike | None
     categories: ArrayLike | None
     num_categories: int | None
 
@@ -242,6 +244,7 @@ def observe_comparisons(
     position: ArrayLike | None = None,
     judges: ArrayLike | None = None,
     num_judges: int | None = None,
+    covariates: ArrayLike | None = None,
     categories: ArrayLike | None = None,
     num_categories: int | None = None,
 ) -> None:
@@ -255,6 +258,7 @@ def observe_comparisons(
     ``reliability_scale`` LogNormal(log 0.3, 0.5)           prior sd of log reliability
     ``reliability``       LogNormal(0, reliability_scale)   of each judge, (J,) (with `judges`)
     ``position_effect``   Normal(0, 1)                      what being first is worth (`position`)
+    ``covariate_effect``  Normal(0, 1), (D,)                what a unit is worth (with `covariates`)
     ``bias_scale``        LogNormal(log 0.3, 1)             prior sd of a judge's order bias
     ``bias``              Normal(0, bias_scale), (J,)       order biases (judges and `position`)
     ``tie_width``         LogNormal(log 0.5, 1)             least decisive margin (with `outcomes`)
@@ -285,6 +289,8 @@ def observe_comparisons(
     position : ArrayLike, optional
         Shape (K,): 1 if the first item of the row was shown first or at home, -1 if the second was,
         0 if neither.
+    covariates : ArrayLike, optional
+        Shape (K, D): by how much the first item of the row has more of each covariate.
     judges, categories : ArrayLike, optional
         Integers of shape (K,): judge and category of each comparison.
     num_judges, num_categories : int, optional
@@ -298,7 +304,8 @@ def observe_comparisons(
     check_choice(likelihood, "likelihood", *PAIR_LIKELIHOODS)
     if comparisons is None:
         given = {"outcomes": outcomes, "weights": weights, "period": period, "position": position}
-        _refuse_columns({**given, "judges": judges, "categories": categories})
+        given |= {"judges": judges, "categories": categories, "covariates": covariates}
+        _refuse_columns(given)
         return
     pairs = check_comparisons(comparisons, skills.shape[0])
     count = pairs.shape[0]
@@ -318,6 +325,14 @@ def observe_comparisons(
         margin = margin + first * effect
         if judges is not None and num_judges is not None:
             margin = margin + first * _varying("bias", "bias_scale", num_judges)[judges]
+    if covariates is not None:
+        more = check_features(covariates, "covariates")
+        if more.shape[0] != count:
+            raise ValueError(
+                f"covariates has {more.shape[0]} rows; pass {count}, one for each comparison"
+            )
+        prior = dist.Normal(0.0, 1.0).expand([more.shape[1]]).to_event(1)
+        margin = margin + more @ jnp.asarray(numpyro.sample("covariate_effect", prior))
     _observe(margin, outcomes, weights, counted, PAIR_LIKELIHOODS[likelihood], noise)
 
 

@@ -14,7 +14,7 @@ from bayesrank.solvers._engine import OwnPriorEP
 from bayesrank.solvers.comparisons.chain import ChainPrior, Visits, rate_name
 
 # The scale of what stands still beside moving skills; that of the position's effect is one.
-_SPREADS = {"category_skill": "category_scale", "position_effect": ""}
+_SPREADS = {"category_skill": "category_scale", "position_effect": "", "covariate_effect": ""}
 
 
 class DynamicEP(OwnPriorEP):
@@ -76,7 +76,7 @@ def _read(
     ).astype(int)
     sites = ("f", "rate") if process == "matern32" else ("f",)
     # Rates stand between skills and what stands still.
-    columns = block.rows.columns
+    columns: Any = block.rows.columns
     columns = jnp.where(columns < num_items, columns, columns + num_items * (len(sites) - 1))
     visits = _visits(block.rows.values, columns, times, period)
     prior = ChainPrior(process, num_items, scales, visits, owners)

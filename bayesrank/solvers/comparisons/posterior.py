@@ -30,6 +30,7 @@ class Effects(NamedTuple):
 
     position_effect: tuple[float, float] | None
     log_tie_width: tuple[float, float] | None
+    covariate_effects: tuple[tuple[float, float], ...] = ()
 
 
 class Judges(NamedTuple):
@@ -145,6 +146,10 @@ class ComparisonPosterior:
             weights = np.array([part.weight for part in parts])
             mean = float(weights @ logs)
             width = mean, float(np.sqrt(weights @ (logs - mean) ** 2))
+        others = at.get("covariate_effect", np.zeros(0, np.int64))
+        if others.size:
+            found = moments_of(parts, MarginRows.of(others.size, (1.0, others)))
+            return Effects(position, width, tuple(zip(*(m.tolist() for m in found), strict=True)))
         return Effects(position, width)
 
 

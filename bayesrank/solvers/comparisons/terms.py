@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bayesrank._tables import plain_array
+from bayesrank._tables import column_names, plain_array
 from bayesrank._validate import check_column, check_position, check_row_weights, refuse_rows
 from bayesrank.datasets import ComparisonData
 from bayesrank.models.comparisons import SCALES
@@ -35,6 +35,8 @@ class Asked(NamedTuple):
         skills before what categories add.
     judge
         Number of the judge of all comparisons, if any.
+    covariates
+        By how much the first item has more of each covariate, shape (P, D); nothing if None.
 
     Examples
     --------
@@ -49,6 +51,7 @@ class Asked(NamedTuple):
     position: float = 0.0
     shares: Floats | None = None
     judge: int | None = None
+    covariates: Floats | None = None
 
 
 class MarginRows(NamedTuple):
@@ -213,12 +216,30 @@ class _PositionTerm(Term):
         return [(asked.position, at["position_effect"])] if "position_effect" in at else []
 
 
+class _CovariateTerm(Term):
+    """What one item has more of than the other, such as the length of its answer."""
+
+    column = name = argument = "covariates"
+    draws = ("covariate_effect",)
+    in_logs = True
+
+    def read(self, cells: Any, kept: NDArray[np.bool_]) -> dict[str, Any]:
+        values, names = read_covariates(cells, kept.size)
+        return {"covariates": values[kept], "covariate_names": names}
+
+    def rows(self, asked: Asked, at: At) -> Places:
+        if asked.covariates is None or "covariate_effect" not in at:
+            return []
+        return list(zip(asked.covariates.T, at["covariate_effect"], strict=True))
+
+
 TERMS: tuple[Term, ...] = (
     _TieTerm(),
     _WeightTerm(),
     _JudgeTerm(),
     _CategoryTerm(),
     _PositionTerm(),
+    _CovariateTerm(),
 )
 """All terms: what a log may say of a comparison."""
 
@@ -237,6 +258,30 @@ def margin_rows(asked: Asked, at: At) -> MarginRows:
     """Rows of the margins of comparisons to come; `at` has the numbers of each site's latents."""
     parts = [part for term in (_SkillTerm(), *TERMS) for part in term.rows(asked, at)]
     return MarginRows.of(len(asked.first), *parts)
+
+
+def read_covariates(cells: Any, count: int) -> tuple[Floats, tuple[str, ...]]:
+    """Differences (K, D) of covariates and their names, of a table, a mapping or an array."""
+    named = column_names(cells)
+    if isinstance(cells, Mapping):
+        named = list(cells)
+    columns: Any = plain_array(cells) if named is None else [plain_array(cells[n]) for n in named]
+    try:
+        values = np.asarray(columns, np.float64) if named is None else np.stack(columns, axis=1)
+        values = values.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ValueError("covariates are not numbers of one length; pass (K, D) of them") from None
+    values = values[:, None] if values.ndim == 1 else values
+    if values.ndim != 2 or len(values) != count:
+        raise ValueError(
+            f"covariates has shape {values.shape}; pass ({count}, D), how much more the first has"
+        )
+    odd = ~np.isfinite(values)
+    if odd.any():
+        row, column = np.argwhere(odd)[0]
+        raise ValueError(f"covariates has {values[row, column]} in row {row}; pass finite numbers")
+    names = [f"covariate {d + 1}" for d in range(values.shape[1])] if named is None else named
+    return values, tuple(map(str, names))
 
 
 def read_weights(weights: Any, count: int) -> Floats:
