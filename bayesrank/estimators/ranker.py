@@ -68,8 +68,8 @@ class Ranker(NamedRanker):
         3%; and over 600 skills (overall and in each category) or 2,000 different comparisons.
         "prior" takes the prior medians. A mapping fixes what it names, and "map" learns the rest:
         with features ``amplitude``, ``lengthscale``, ``noise``, ``graph_weight``, else ``scale``;
-        ``tie_width``, ``category_scale``, ``reliability_scale``, ``bias_scale``; with times ``drift`` or
-        ``lengthscale``, in units of the observed period.
+        ``tie_width``, ``category_scale``, ``reliability_scale``, ``bias_scale``; with times
+        ``drift`` or ``lengthscale``, in units of the observed period.
     num_restarts : int, default 0
         Number of further random starts of the search for hyperparameters.
     num_samples : int, default 2000
