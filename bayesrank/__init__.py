@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         PreferenceGP,
         Ranker,
         RankRLS,
+        ScoreRanker,
     )
     from bayesrank.inferencedata import to_arviz
 
@@ -38,6 +39,7 @@ __all__ = [
     "PreferenceGP",
     "RankRLS",
     "Ranker",
+    "ScoreRanker",
     "__version__",
     "to_arviz",
 ]

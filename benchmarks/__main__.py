@@ -11,7 +11,7 @@ import click
 MODULES = (
     *("accuracy", "active_tasks", "active_top", "arena", "calibration_cases", "dynamic", "labels"),
     *("lists", "online_synthetic", "order_subsets", "ordinal", "ratings_peers"),
-    *("ratings_protocol", "retrieval", "scale", "speed"),
+    *("ratings_protocol", "retrieval", "scale", "scores", "speed"),
 )
 
 

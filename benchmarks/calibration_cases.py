@@ -11,6 +11,8 @@ from typing import Any, Literal
 import click
 import jax
 import numpy as np
+import pandas as pd
+from scipy.special import expit
 
 from bayesrank import (
     LabelRanker,
@@ -19,9 +21,10 @@ from bayesrank import (
     PreferenceGP,
     Ranker,
     RankRLS,
+    ScoreRanker,
 )
 from bayesrank.infer import EP
-from bayesrank.models import ordinal_gp, preference_gp, thurstone
+from bayesrank.models import ordinal_gp, preference_gp, score_table, thurstone
 from bayesrank.models.bayes_point import ordinal_version_space
 from bayesrank.models.label_ranking import calibrated_label_ranking
 from bayesrank.online import OnlineBayesPoint
@@ -224,6 +227,20 @@ def frozen_field(seed: int, *, size: int) -> Trial:
     return of_draws(model.posterior().get_samples()["w"], weights, centred=False)
 
 
+def score_tables(seed: int) -> Trial:
+    """Ten systems on forty tasks, a tenth of the cells missing: scores on all tasks like these."""
+    rng, n, count = np.random.default_rng(seed), 10, 40
+    system, task = np.nonzero(rng.random((n, count)) < 0.9)
+    truth = drawn(score_table, seed, system, task, np.zeros(len(system), int), n, count)
+    solved = np.full((n, count), np.nan)
+    solved[system, task] = truth["score"]
+    board = pd.DataFrame(solved, columns=[f"t{t}" for t in range(count)])
+    board.insert(0, "system", [f"s{i}" for i in range(n)])
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    chance = expit(truth["ability"][:, None] - truth["difficulty_spread"] * nodes)
+    return of_draws(ScoreRanker().fit(board).samples(), chance @ weights / weights.sum())
+
+
 def normal_means(seed: int, *, n: int) -> Trial:
     """Standard normal means seen with unit noise, under their exact posterior."""
     rng = np.random.default_rng(seed)
@@ -256,7 +273,7 @@ def _all() -> Iterator[Case]:
     yield case("Bayes point, EP, noise at its median", bayes_point, times=2, choice="prior")
     yield case("OnlineBayesPoint, examples 1 to 100", online_bayes_point, first=0, last=100)
     yield case("OnlineBayesPoint, examples 101 to 300", online_bayes_point, first=100, last=300)
-    yield case("RankRLS", rank_rls)
+    yield from (case("ScoreRanker, 10 x 40", score_tables), case("RankRLS", rank_rls))
     yield case("LabelRanker", labels)
     yield case("LabelRanker, linear", labels, kernel="linear")
     yield case("LabelRanker, linear, maximum", labels, kernel="linear", **maximum)

@@ -495,7 +495,14 @@ SUBTLE: dict[str, tuple[str | bytes, dict[str, Any], str]] = {
     ),
     "epochs.csv": (
         "model,task,epoch,score\na,t,0,1\na,t,1,0\nb,t,0,1\nb,t,1,1\n", {},
-        "row 3: task 't', model 'a' is already in row 2; repeats are not modelled yet",
+        "this is a score table, systems by tasks, and no comparisons; rank it in Python: ScoreRan",
+    ),
+    "games.csv": (
+        "race,model,score\nt,a,1\nt,b,3\nu,a,2\nu,b,0\n", {}, "b > a; a > b",
+    ),
+    "points_twice.csv": (
+        "game,player,score\nt,a,0\nt,a,1\nt,b,3\n", {},
+        "row 3: game 't', player 'a' is already in row 2; repeats are not modelled yet",
     ),
     "journal.jsonl": (
         '{"bayesrank":"journal","version":2,"items":2}\n["answer"]\n', {},

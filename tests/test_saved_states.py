@@ -25,6 +25,7 @@ from bayesrank.estimators import (
     PreferenceGP,
     Ranker,
     RankRLS,
+    ScoreRanker,
 )
 from bayesrank.online import (
     OAPBPM,
@@ -50,6 +51,7 @@ USERS, ITEMS = np.repeat([f"u{k}" for k in range(8)], 6), np.tile([f"m{k}" for k
 LEVELS = RNG.integers(1, 4, 48)
 COUNTS = np.array([[1, 1, 0, 0], [1, 1, 1, 0], [0, 0, 1, 1], [0, 1, 1, 1]])
 WANTED = [["a", "b"] if x > 0 else ["b", "a"] for x in X[:10, 0]]
+BOARD = {"system": ["x", "y", "z"], **{f"t{k}": [1, k % 2, int(k % 5 == 0)] for k in range(9)}}
 PRIOR: Any = {"hyperparameters": "prior"}
 
 Make = Callable[[], Any]
@@ -75,6 +77,9 @@ QUICK: dict[str, tuple[Make, Answer]] = {
     "RankRLS": (
         lambda: RankRLS(random_state=np.random.RandomState(3)).fit(X, Y, QUERY),
         lambda it: it.predict(X[:3], return_std=True),
+    ),
+    "ScoreRanker": (
+        lambda: ScoreRanker().fit(BOARD), lambda it: (it.samples(), *it.predict(["x", "z"])),
     ),
     "CalibratedPerceptron": (
         lambda: CalibratedPerceptron(3).fit(X, [[0]] * 40), lambda it: it.decision_function(X[:5]),

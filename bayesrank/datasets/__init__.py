@@ -7,6 +7,7 @@ from bayesrank.datasets.errors import DataError, ReadingNote
 from bayesrank.datasets.layouts import ColumnNames
 from bayesrank.datasets.queries import QueryLists, group_queries
 from bayesrank.datasets.ratings import RatingData, read_ratings
+from bayesrank.datasets.scores import ScoreTable, read_scores
 
 __all__ = [
     "ColumnNames",
@@ -16,9 +17,11 @@ __all__ = [
     "QueryLists",
     "RatingData",
     "ReadingNote",
+    "ScoreTable",
     "group_queries",
     "load_modechoice",
     "load_nfl",
     "read_comparisons",
     "read_ratings",
+    "read_scores",
 ]

@@ -33,6 +33,7 @@ from bayesrank.datasets.layouts import (
     sides_of,
     two_columns,
 )
+from bayesrank.datasets.scores import refuse_scores
 from bayesrank.datasets.table import Column, Table, plain_key
 
 
@@ -64,6 +65,8 @@ def in_layout(table: Table, chosen: ColumnNames) -> Found:
     """The columns of comparisons, in a standard layout or one that becomes it."""
     named = chosen.named
     if named.keys() <= _BESIDE and not fitting(table, COMPARISONS[:1], named):
+        if not fitting(table, COMPARISONS, named):
+            refuse_scores(table)
         table = reshaped(table, BY_NAMES)
         if not fitting(table, COMPARISONS, named):
             table = reshaped(table, BY_CELLS)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bayesrank.estimators.rank_rls import RankRLS
     from bayesrank.estimators.ranker import Ranker
     from bayesrank.estimators.scorers import absolute_error_score, log_score
+    from bayesrank.estimators.scores import ScoreRanker
 
 __all__ = [
     "CollaborativeGP",
@@ -29,6 +30,7 @@ __all__ = [
     "PreferenceGP",
     "RankRLS",
     "Ranker",
+    "ScoreRanker",
     "absolute_error_score",
     "log_score",
 ]
@@ -43,6 +45,7 @@ _FILES = {
     "PreferenceGP": "preference",
     "RankRLS": "rank_rls",
     "Ranker": "ranker",
+    "ScoreRanker": "scores",
     "absolute_error_score": "scorers",
     "log_score": "scorers",
 }

@@ -23,6 +23,8 @@ from bayesrank._stack import outside
 from bayesrank.infer import ConvergenceWarning
 from bayesrank.models.scores import LEVEL_SD, SCALES
 
+__all__ = ["Board", "ScoreResult", "fit_scores"]
+
 Array = Any  # of NumPy
 expit: Any = special.expit
 log_expit: Any = special.log_expit
@@ -52,6 +54,14 @@ class Board(NamedTuple):
         Cluster of each task.
     values : ndarray, optional
         What the levels are worth, shape (r,), if scores are grades.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesrank.solvers.scores import Board
+    >>> board = Board(np.array([[1, 0], [1, 1]]), np.array([[1, 0], [1, 1]]))  # one cell missing
+    >>> board.arguments()[0][:2]
+    (array([0, 1, 1]), array([0, 0, 1]))
     """
 
     scores: Array
@@ -137,6 +147,13 @@ class Tasks(NamedTuple):
     nodes: Array | None = None  #: of the difficulty, (Q,), unless scores are numbers
     weights: Array | None = None  #: of the nodes, (T, Q)
 
+    def part(self, chosen: Array) -> "Tasks":
+        """Some of the tasks, by their numbers."""
+        wide = {k: getattr(self, k)[:, chosen] for k in ("gradient", "curvature", "slope")}
+        weights = None if self.weights is None else self.weights[chosen]
+        mean, variance = self.mean[chosen], self.variance[chosen]
+        return self._replace(**wide, mean=mean, variance=variance, weights=weights)
+
     @property
     def information(self) -> Array:
         """Minus the Hessian by the abilities, shape (n, n)."""
@@ -168,6 +185,15 @@ class ScoreResult(NamedTuple):
         Abilities (n,) and advantages (C, n) at the most probable scales.
     log_evidence : float
         Laplace's log evidence there, up to a constant of the data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesrank.solvers.scores import Board, fit_scores
+    >>> solved = np.array([[1, 1, 1, 0], [0, 1, 0, 0]])
+    >>> result = fit_scores(Board(solved, np.ones((2, 4))))
+    >>> bool(result.mode[0] > result.mode[1])
+    True
     """
 
     board: Board
@@ -189,7 +215,7 @@ class ScoreResult(NamedTuple):
         """Draws of the abilities, shape (num_samples, n)."""
         counts = random.multinomial(num_samples, self.weights)
         parts = zip(self.means, self.covariances, counts, strict=True)
-        return np.concatenate([_normal(random, c, k) + m for m, c, k in parts])
+        return np.concatenate([normal_draws(random, c, k) + m for m, c, k in parts])
 
     def tasks(self) -> Tasks:
         """What tasks say at the mode, each in its cluster."""
@@ -409,7 +435,7 @@ def _terms(
     """A function of the predictor: each kind's log likelihood and two derivatives."""
     each: list[Callable[[Array], Sequence[Array]]]
     if cells.board.kind == "grade":
-        thresholds = np.concatenate([[-np.inf], _thresholds(scales), [np.inf]])
+        thresholds = np.concatenate([[-np.inf], score_thresholds(scales), [np.inf]])
         each = [partial(_graded, *thresholds[level : level + 2]) for level, _ in cells.kinds]
         return lambda eta: [kind(eta) for kind in each]
     if "cell" not in scales:
@@ -427,7 +453,8 @@ def _graded(low: float, high: float, eta: Array) -> tuple[Array, Array, Array]:
     """A grade between two thresholds."""
     below, above = expit(low - eta), expit(high - eta)
     curvature = below * (1.0 - below) + above * (1.0 - above)
-    return np.log(above - below), below + above - 1.0, -curvature
+    value = log_expit(high - eta) + log_expit(eta - low) + np.log1p(-np.exp(low - high))
+    return value, below + above - 1.0, -curvature
 
 
 def _counted(solved: int, runs: int, eta: Array) -> tuple[Array, Array, Array]:
@@ -456,14 +483,14 @@ def shared_nodes(spread: float) -> tuple[Array, Array]:
     return spread * nodes, np.log(weights / weights.sum())
 
 
-def _thresholds(scales: Mapping[str, float]) -> Array:
+def score_thresholds(scales: Mapping[str, float]) -> Array:
     """Thresholds with mean zero, by their gaps, shape (r - 1,)."""
     edges = np.cumsum([0.0, *(scales[name] for name in scales if name.startswith("gap"))])
     return edges - edges.mean()
 
 
-def _normal(random: np.random.Generator, covariance: Array, count: int) -> Array:
-    """Draws about zero, shape (count, n)."""
+def normal_draws(random: np.random.Generator, covariance: Array, count: int) -> Array:
+    """Draws of a Gaussian about zero, shape (count, n)."""
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     return random.standard_normal((count, len(covariance))) @ root.T

@@ -1,0 +1,213 @@
+"""Coverage of score tables' intervals on boards that no program of this package has drawn.
+
+Difficulties are skewed (many easy tasks, a long tail of hard ones) and discriminations vary.
+Systems of one family share errors at each task, and may be better or worse within clusters.
+Expensive systems are run less often on hard tasks. The paired bootstrap over tasks (clusters, where
+there are some), and the package honestboard where it is installed, are given the same boards.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from typing import Any, NamedTuple
+
+import click
+import numpy as np
+from scipy.special import expit
+
+from bayesrank.datasets import ScoreTable
+from bayesrank.estimators import ScoreRanker
+
+Array = Any
+LEVEL = 0.9
+SIZES = {"8x40": (8, 40, 150), "30x100": (30, 100, 60), "134x500": (134, 500, 12)}
+"""Systems, tasks, and boards of each kind."""
+KINDS: dict[str, dict[str, Any]] = {
+    "families": {},
+    "missing": {"missing": 0.1},
+    "repeats": {"runs": 4, "missing": 0.1},
+    "clusters": {"clusters": 5},
+}
+_POPULATION = 20_000  # tasks
+_MOST_PAIRS, _DRAWS = 600, 2000
+_HONEST_DRAWS = 1000
+
+
+class World(NamedTuple):
+    """A board, and the scores of its systems on all tasks of the population."""
+
+    scores: Array  #: runs solved, (n, T)
+    runs: Array  #: (n, T)
+    clusters: Array | None
+    truth: Array  #: on all tasks of the population, (n,)
+    here: Array  #: on these very tasks, (n,)
+
+    @property
+    def table(self) -> ScoreTable:
+        """The board as it is read."""
+        n, count = self.runs.shape
+        names = tuple(f"s{i}" for i in range(n)), tuple(f"t{t}" for t in range(count))
+        cells = self.scores * 1.0, self.runs * 1.0
+        groups = 0 if self.clusters is None else int(self.clusters.max()) + 1
+        clusters = self.clusters, tuple(f"c{c}" for c in range(groups))
+        return ScoreTable(*names, *cells, "solved", *clusters)
+
+    @property
+    def shares(self) -> Array:
+        """Share of the runs that succeeded, 0 where there are none."""
+        return self.scores / np.maximum(self.runs, 1)
+
+
+def world(
+    n: int, num_tasks: int, seed: int, runs: int = 1, missing: float = 0.0, clusters: int = 0
+) -> World:
+    """Draw a board; with `clusters`, that many tasks are in each."""
+    random = np.random.default_rng(seed)
+    family = random.integers(0, max(n // 4, 2), n)
+    ability = 0.5 * random.normal(size=family.max() + 1)[family] + 0.5 * random.normal(size=n)
+
+    def chances(count: int, size: int) -> Array:
+        hard = np.where(random.random(count) < 0.4, -2.5, random.exponential(2.0, count) - 1.0)
+        slope = np.exp(0.35 * random.normal(size=count))
+        shared = 0.9 * random.normal(size=(family.max() + 1, count))[family]
+        own = 0.4 * random.normal(size=(n, count))
+        within = 0.0
+        if size:
+            group = np.arange(count) // size
+            within = 0.7 * random.normal(size=(n, group[-1] + 1))[:, group]
+            hard = hard + 0.7 * random.normal(size=group[-1] + 1)[group]
+        return hard, expit(slope * (ability[:, None] - hard) + shared + own + within)
+
+    truth = chances(_POPULATION, clusters)[1].mean(1)
+    hard, chance = chances(num_tasks, clusters)
+    solved = random.binomial(runs, chance)
+    cost = np.exp(random.normal(size=(n, 1)) + 0.5 * hard)
+    left_out = random.random(chance.shape) < missing * cost / cost.mean()
+    left_out[:, :3] = False
+    group = np.arange(num_tasks) // clusters if clusters else None
+    kept = np.where(left_out, 0, runs)
+    return World(np.where(left_out, 0, solved), kept, group, truth, chance.mean(1))
+
+
+class Judged(NamedTuple):
+    """Shares of intervals that hold the truth, mean widths, and the error of the winner's score."""
+
+    scores: float
+    differences: float
+    ranks: float
+    width: float
+    width_differences: float
+    width_ranks: float
+    winner: float
+    winner_held: float
+
+
+def judged(draws: Array, truth: Array) -> Judged:
+    """Compare draws of scores with the truth."""
+    tail = (1.0 - LEVEL) / 2.0
+
+    def ends(values: Array) -> Array:
+        return np.quantile(values, tail, axis=0), np.quantile(values, 1.0 - tail, axis=0)
+
+    def held(interval: Array, true: Array) -> Array:
+        return (interval[0] <= true) & (true <= interval[1])
+
+    first, second = np.triu_indices(len(truth), 1)
+    if len(first) > _MOST_PAIRS:
+        some = np.random.default_rng(0).choice(len(first), _MOST_PAIRS, replace=False)
+        first, second = first[some], second[some]
+    scores, gaps = ends(draws), ends(draws[:, first] - draws[:, second])
+    ranks = ends((-draws).argsort(1).argsort(1))
+    ranks = np.floor(ranks[0]), np.ceil(ranks[1])
+    leader = int(draws.mean(0).argmax())
+    return Judged(
+        held(scores, truth).mean(),
+        held(gaps, truth[first] - truth[second]).mean(),
+        held(ranks, (-truth).argsort().argsort()).mean(),
+        (scores[1] - scores[0]).mean(),
+        (gaps[1] - gaps[0]).mean(),
+        (ranks[1] - ranks[0]).mean(),
+        draws.mean(0)[leader] - truth[leader],
+        float(held(scores, truth)[leader]),
+    )
+
+
+def bootstrapped(board: World, seed: int) -> Array:
+    """Draws of the observed scores by the paired bootstrap over tasks, or over clusters."""
+    random, count = np.random.default_rng(seed), board.runs.shape[1]
+    group = np.arange(count) if board.clusters is None else board.clusters
+    groups = int(group.max()) + 1
+    times = random.multinomial(groups, np.full(groups, 1.0 / groups), _DRAWS)[:, group]
+    return (times @ board.shares.T) / np.maximum(times @ (board.runs > 0).T, 1)
+
+
+def honest(board: World) -> tuple[float, float] | None:
+    """Error of honestboard's adjusted score of the winner, and whether its interval holds."""
+    if importlib.util.find_spec("honestboard") is None or (board.runs == 0).any():
+        return None  # it takes whole boards alone
+    from honestboard import Board  # pyright: ignore[reportMissingImports]
+
+    table = board.table
+    systems = [
+        {"name": name, "date": "", "rates": dict(zip(table.task_names, row, strict=True))}
+        for name, row in zip(table.names, board.shares.tolist(), strict=True)
+    ]
+    found = Board.from_rates(list(table.task_names), systems, clusters=board.clusters)
+    clustered, leader = board.clusters is not None, int(board.shares.mean(1).argmax())
+    said = found.winner_adjusted(alpha=1.0 - LEVEL, cluster=clustered, B=_HONEST_DRAWS, w=leader)
+    low, high = said["ci"]
+    return said["estimate"] - board.truth[leader], float(low <= board.truth[leader] <= high)
+
+
+def _line(name: str, found: list[Judged], seconds: float) -> str:
+    mean = Judged(*np.mean(found, axis=0))
+    return (
+        f"  {name:18s} scores {mean.scores:.1%}, differences {mean.differences:.1%}, ranks "
+        f"{mean.ranks:.1%}; widths {mean.width:.3f}, {mean.width_differences:.3f}, "
+        f"{mean.width_ranks:.1f}; winner {mean.winner:+.3f}, held {mean.winner_held:.0%}; "
+        f"{seconds / len(found):.2f} CPU s"
+    )
+
+
+@click.command("scores")
+@click.option("--size", type=click.Choice([*SIZES]), multiple=True, help="By default all.")
+@click.option("--kind", type=click.Choice([*KINDS]), multiple=True, help="By default all.")
+@click.option("--share", default=1.0, help="Share of the boards to draw.")
+def scores(size: tuple[str, ...], kind: tuple[str, ...], share: float) -> None:
+    """Coverage of 90% intervals on simulated boards, with the paired bootstrap and honestboard."""
+    for name, how in [(s, k) for s in size or SIZES for k in kind or KINDS]:
+        n, count, boards = SIZES[name]
+        boards = max(round(share * boards), 1)
+        click.echo(f"{name}, {how}: {boards} boards")
+        ours: list[Judged] = []
+        these: list[Judged] = []
+        plain: list[Judged] = []
+        others: list[tuple[float, float]] = []
+        spent = np.zeros(3)
+        for seed in range(boards):
+            board = world(n, count, seed, **KINDS[how])
+            start = time.process_time()
+            ranker = ScoreRanker(num_samples=_DRAWS).fit(board.table)
+            draws = ranker.samples()
+            spent[0] += time.process_time() - start
+            ours.append(judged(draws, board.truth))
+            these.append(judged(ranker.samples("these tasks"), board.here))
+            start = time.process_time()
+            resampled = bootstrapped(board, seed)
+            spent[1] += time.process_time() - start
+            plain.append(judged(resampled, board.truth))
+            start = time.process_time()
+            found = honest(board)
+            spent[2] += time.process_time() - start
+            others += [] if found is None else [found]
+        click.echo(_line("tasks like these", ours, spent[0]))
+        click.echo(_line("these tasks", these, spent[0]))
+        click.echo(_line("paired bootstrap", plain, spent[1]))
+        if len(others) == boards:
+            error, held = np.mean(others, axis=0)
+            said = f"winner {error:+.3f}, held {held:.0%}; {spent[2] / boards:.2f} CPU s"
+            click.echo(f"  {'honestboard':18s} {said}")
+
+
+COMMANDS = [scores]

@@ -1,0 +1,313 @@
+"""`ScoreRanker` and the reader of score tables: what is read, both questions, and answers."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import expit
+
+from bayesrank.datasets import DataError, read_scores
+from bayesrank.estimators import ScoreRanker
+from bayesrank.estimators.score_answers import cell_scores, score_draws
+from bayesrank.solvers.scores import Board, fit_scores
+
+
+def _eta(n: int, num_tasks: int, seed: int = 0) -> tuple[np.random.Generator, np.ndarray]:
+    random = np.random.default_rng(seed)
+    ability = np.linspace(-0.8, 0.8, n)[:, None]
+    return random, ability - random.normal(0.0, 1.3, num_tasks)
+
+
+def _long(scores: np.ndarray, **columns) -> pd.DataFrame:
+    """A row for each cell that is not NaN."""
+    system, task = np.nonzero(~np.isnan(scores))
+    named = {"system": [f"s{i}" for i in system], "task": [f"t{t}" for t in task]}
+    others = {name: np.asarray(values)[task] for name, values in columns.items()}
+    return pd.DataFrame({**named, "score": scores[system, task], **others})
+
+
+@pytest.fixture(scope="module")
+def board():
+    """Six systems, forty tasks, a tenth of the cells missing."""
+    random, eta = _eta(6, 40)
+    solved = random.binomial(1, expit(eta)) * 1.0
+    solved[random.random(eta.shape) < 0.1] = np.nan
+    return solved
+
+
+@pytest.fixture(scope="module")
+def ranker(board):
+    return ScoreRanker().fit(_long(board, cost=np.linspace(1.0, 9.0, 40)))
+
+
+# --- Reading ------------------------------------------------------------------------------------
+
+
+def test_long_wide_and_harness_tables_are_the_same_board(board, tmp_path):
+    whole = np.nan_to_num(board)
+    names, tasks = [f"s{i}" for i in range(6)], [f"t{t}" for t in range(40)]
+    by_system = pd.DataFrame(whole.astype(int), columns=tasks)
+    by_system.insert(0, "model", names)
+    by_task = pd.DataFrame(whole.T.astype(bool), columns=names)
+    by_task.insert(0, "instance_id", tasks)
+    resolved = [[t for t, s in zip(tasks, row, strict=True) if s] for row in whole]
+    harness = {n: {"resolved": r, "other": tasks} for n, r in zip(names, resolved, strict=True)}
+    systems = [{"name": n, "resolved": r} for n, r in zip(names, resolved, strict=True)]
+    path = tmp_path / "board.csv"
+    by_system.to_csv(path, index=False)
+    unnamed = by_system.rename(columns={"model": "x"})
+    tables = [
+        read_scores(_long(whole)),
+        read_scores(path),
+        read_scores(by_task),
+        read_scores(harness),
+        read_scores({"tasks": tasks, "systems": systems}),
+        read_scores(unnamed, rows="systems"),
+    ]
+    for table in tables:
+        assert (table.names, table.kind) == (tuple(names), "solved")
+        order = [table.task_names.index(task) for task in tasks]
+        np.testing.assert_array_equal(table.scores[:, order], whole)
+        np.testing.assert_array_equal(table.runs, 1.0)
+
+
+def test_repeats_shares_and_counts_are_the_same_runs():
+    counts = np.array([[2.0, 0.0, 3.0], [1.0, 1.0, 3.0]])
+    as_parts = [f"{int(k)}/3" for k in counts.ravel()]
+    long = _long(counts)
+    rows = pd.concat([long.assign(epoch=e, score=(long.score > e).astype(int)) for e in range(3)])
+    tables = [
+        read_scores(rows),
+        read_scores(long.assign(runs=3)),
+        read_scores(long.assign(score=as_parts)),
+        read_scores(long.assign(score=long.score / 3, runs=3)),
+    ]
+    for table in tables:
+        np.testing.assert_array_equal(table.scores, counts)
+        np.testing.assert_array_equal(table.runs, 3.0)
+        assert table.ignored_columns == ()
+    assert tables[0].notes == ("Cells with several rows, which are repeated runs: 6.",)
+
+
+def test_grades_and_numbers_are_told_apart_and_said():
+    random = np.random.default_rng(0)
+    grades = read_scores(_long(random.integers(1, 5, (4, 20)) * 1.0))
+    assert (grades.kind, grades.notes[0][:33]) == ("grade", "Scores are read as grades: 1, 2, ")
+    numbers = read_scores(_long(random.random((4, 20))))
+    assert numbers.kind == "number"
+    assert numbers.notes[0].startswith("Scores are read as numbers from 0.")
+    assert read_scores(_long(random.integers(0, 2, (4, 20)) * 1.0), kind="number").kind == "number"
+
+
+def test_missing_cells_tasks_that_nobody_ran_and_clusters():
+    scores = np.array([[1.0, np.nan, 0.0, 1.0], [1.0, np.nan, np.nan, 0.0]])
+    wide = pd.DataFrame(scores, columns=["a", "b", "c", "d"]).assign(date="2024-05-31")
+    wide.insert(0, "system", ["x", "y"])
+    table = read_scores(wide)
+    assert table.task_names == ("a", "c", "d")
+    assert "Tasks that nobody ran, left out: 1." in table.notes
+    assert table.ignored_columns == ("date",)
+    np.testing.assert_array_equal(table.runs, [[1, 1, 1], [1, 0, 1]])
+    by_task = read_scores(_long(scores, repo=["p", "q", "r", "p"]))
+    assert by_task.cluster_names == ("p", "r")
+    np.testing.assert_array_equal(by_task.clusters, [0, 1, 0])
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ({"score": [1, "oops", 0, 1]}, r"row 2, column 'score': 'oops' is not a score"),
+        ({"score": ["1/2", "4/3", "0/1", "1/1"]}, r"row 2, column 'score': 4 of 3 runs"),
+        ({"score": [1, 0, 2, 1], "runs": [1, 1, 1, 1]}, r"row 3, column 'score': 2 of 1 runs"),
+        ({"system": ["x"] * 4}, "there is one system"),
+        ({"task": [1] * 4}, "there is one task"),
+        ({"score": [1, 0, "", ""]}, "row 3, column 'system': 'y' was run on no task"),
+        ({"repo": ["p", "q", "q", "q"]}, "row 3, column 'repo': task '1' is in 'p' and in 'q'"),
+        ({"score": [0.5] * 4}, "every score is the same"),
+        ({"system": ["x", "", "y", "y"]}, "row 2, column 'system': the cell is empty"),
+    ],
+)
+def test_bad_tables_are_refused_with_the_cell(table, words):
+    usual = {"system": ["x", "x", "y", "y"], "task": [1, 2, 1, 2], "score": [1, 0, 1, 1]}
+    with pytest.raises(DataError, match=words) as refused:
+        read_scores(usual | table)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_misspelled_cell_of_a_wide_table_is_no_column_to_leave_out():
+    wide = {"system": ["x", "y", "z"], "a": [1, 0, 1], "b": [1, "l", 0]}
+    with pytest.raises(DataError, match="row 2, column 'b': 'l' is not a score"):
+        read_scores(wide)
+
+
+# --- Scores -------------------------------------------------------------------------------------
+
+
+def test_scores_of_these_tasks_are_those_of_draws_of_all_cells(board):
+    """Draws of abilities and difficulties by importance sampling, cell by cell."""
+    there = ~np.isnan(board[:3, :15])
+    table = Board(np.nan_to_num(board[:3, :15]), there * 1.0)
+    scales = {"ability": 0.8, "difficulty": 1.2}
+    result = fit_scores(table, scales)
+    random = np.random.default_rng(1)
+    mean, sd = result.moments()
+    prior = np.linalg.inv(0.64 * np.eye(3) + 4.0)
+    ability = mean + 1.3 * sd * random.normal(size=(10_000, 3))
+    grid = np.linspace(-6.0, 6.0, 81)
+    chance = expit(ability[:, :, None] - grid)
+    log_weight = -0.5 * np.einsum("si,ij,sj->s", ability, prior, ability)
+    log_weight += 0.5 * (((ability - mean) / (1.3 * sd)) ** 2).sum(1)
+    score, square = np.zeros((10_000, 3)), 0.0
+    for t in range(15):
+        density = np.exp(-0.5 * (grid / 1.2) ** 2) * np.ones((10_000, 1))
+        for i in np.flatnonzero(there[:, t]):
+            density = density * (chance[:, i] if table.scores[i, t] else 1.0 - chance[:, i])
+        total = density.sum(1)
+        log_weight += np.log(total)
+        each = (chance * density[:, None]).sum(2) / total[:, None]
+        score += each / 15
+        square = square + ((chance**2 * density[:, None]).sum(2) / total[:, None] - each**2) / 225
+    weight = np.exp(log_weight - log_weight.max())
+    weight /= weight.sum()
+    exact = weight @ score
+    spread = np.sqrt(weight @ (square + (score - exact) ** 2))
+    draws = score_draws(result, "these tasks", 20_000, random)
+    np.testing.assert_allclose(draws.mean(0), exact, atol=0.01)
+    np.testing.assert_allclose(draws.std(0), spread, rtol=0.08)
+
+
+def test_chances_of_repeated_cells_lie_between_the_model_and_the_share():
+    random, eta = _eta(5, 30, 2)
+    eta = eta + random.normal(0.0, 1.0, eta.shape)
+    solved = random.binomial(6, expit(eta))
+    result = fit_scores(Board(solved, np.full(eta.shape, 6.0)))
+    own = cell_scores(result, result.tasks(), "these tasks").mean
+    model = cell_scores(result, result.tasks(), "tasks like these").mean
+    apart = solved / 6 - model
+    assert (np.sign(own - model) == np.sign(apart))[np.abs(apart) > 0.2].all()
+    assert (np.abs(own - model) < np.abs(apart))[np.abs(apart) > 0.2].all()
+
+
+def test_tasks_that_are_a_sample_leave_more_open():
+    random, eta = _eta(6, 40)
+    solved = random.binomial(1, expit(3.0 * eta)) * 1.0
+    ranker = ScoreRanker().fit(_long(solved))
+    (mean, sd), (here, less) = ranker.predict(), ranker.predict(question="these tasks")
+    np.testing.assert_allclose(mean, here, atol=0.02)
+    assert (sd > 1.2 * less).all()
+    assert (less > 0.0).all()
+
+
+@pytest.mark.parametrize("kind", ["grade", "number"])
+def test_grades_and_numbers_keep_their_unit(kind):
+    random, eta = _eta(6, 60, 5)
+    truth = eta.mean(1)
+    scores = 50.0 + 10.0 * (eta + random.normal(0.0, 0.5, eta.shape))
+    if kind == "grade":
+        scores = 1.0 + np.digitize(scores, [40.0, 50.0, 60.0])
+    ranker = ScoreRanker().fit(read_scores(_long(scores)))
+    assert ranker.table_.kind == kind
+    mean, sd = ranker.predict(question="these tasks")
+    np.testing.assert_allclose(mean, ranker.observed(), atol=4 * sd.max())
+    assert np.corrcoef(mean, truth)[0, 1] > 0.95
+    draws = ranker.samples()
+    assert draws.min() > (1.0 if kind == "grade" else 30.0)
+    assert draws.max() < (4.0 if kind == "grade" else 70.0)
+
+
+def test_a_system_that_solves_everything_leads_with_an_open_end():
+    solved = np.array([[1.0] * 30, [1.0, 0.0] * 15, [0.0] * 30])
+    ranker = ScoreRanker().fit(_long(solved))
+    winner = ranker.winner()
+    assert (winner.name, winner.observed) == ("s0", 1.0)
+    assert 0.8 < winner.lower < winner.score < winner.upper < 1.0
+    summary = ranker.rank()
+    assert summary.names[2] == "s2"
+    assert summary.skill_upper[2] > 0.01
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("most", [1.0, 3.0])
+def test_a_board_of_tasks_that_all_or_none_solve_has_finite_scores(most):
+    solved = np.tile(np.repeat([most, 0.0], 20), (8, 1))
+    solved[:4, 3] = solved[2:, 30] = most / 2 if most > 1.0 else 0.0
+    kind = "number" if most > 1.0 else "solved"
+    for read in {kind, "grade"}:
+        ranker = ScoreRanker().fit(read_scores(_long(solved), kind=read))
+        for question in ("tasks like these", "these tasks"):
+            assert np.isfinite(ranker.samples(question)).all()
+
+
+def test_clusters_widen_the_intervals():
+    random, eta = _eta(6, 60, 7)
+    group = np.arange(60) // 6
+    eta = eta + random.normal(0.0, 1.5, (6, 10))[:, group]
+    solved = random.binomial(1, expit(eta)) * 1.0
+    alone = ScoreRanker().fit(_long(solved)).predict()[1]
+    assert (ScoreRanker().fit(_long(solved, cluster=group)).predict()[1] > 1.2 * alone).all()
+
+
+# --- Answers ------------------------------------------------------------------------------------
+
+
+def test_answers_hang_together(ranker, tmp_path):
+    summary, winner = ranker.rank(), ranker.winner()
+    assert summary.names[0] == winner.name
+    assert winner.score < winner.observed
+    assert winner.name in winner.tied
+    first, last = summary.names[0], summary.names[-1]
+    chances = ranker.prob_better([(first, last), (last, first)])
+    assert chances[0] > 0.9
+    np.testing.assert_allclose(chances.sum(), 1.0)
+    reach = ranker.smallest_difference()
+    assert ranker.smallest_difference(0.95) > reach > ranker.smallest_difference(power=0.5)
+    assert ranker.more_tasks("s4", "s5", difference=2 * reach) == 0
+    half, quarter = (ranker.more_tasks("s4", "s5", difference=reach / k) for k in (2, 4))
+    assert quarter + 40 == pytest.approx(4 * (half + 40), abs=4)
+    assert 40 < half < 160
+    path = tmp_path / "scores.npz"
+    ranker.save(path)
+    again = ScoreRanker.load(path)
+    np.testing.assert_array_equal(again.samples(), ranker.samples())
+
+
+def test_the_task_to_run_next_says_most_for_its_cost(ranker, board):
+    frame = ranker.next_tasks(num_tasks=40)
+    assert len(frame) == 40
+    worth = frame.information / frame.cost
+    assert (np.diff(worth) <= 0).all()
+    open_ = ranker.next_tasks("s0", num_tasks=40)
+    assert {*open_.task} == {f"t{t}" for t in np.flatnonzero(np.isnan(board[0]))}
+    # A task that half of the systems solve says more of a typical one than one that all solve.
+    shares, said = np.nanmean(board, axis=0), frame.set_index("task").information
+    assert said[f"t{np.argmin(np.abs(shares - 0.5))}"] > said[f"t{np.argmax(shares)}"]
+
+
+def test_chances_of_cells(ranker, board):
+    cells = [("s5", "t0"), ("s0", "t0")]
+    chances = ranker.predict_proba(cells)
+    assert 0.0 < chances[1] < chances[0] < 1.0
+    everywhere = [(f"s{i}", f"t{t}") for i, t in np.argwhere(~np.isnan(board))]
+    expected = ranker.predict_proba(everywhere).mean()
+    np.testing.assert_allclose(expected, np.nanmean(board), atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (lambda r: r.predict(["S5"]), "'S5', which is no system of fit; did you mean 's5'"),
+        (lambda r: r.predict_proba([("s1", "u")]), "'u', which is no task of fit"),
+        (lambda r: r.samples("all tasks"), "question"),
+        (lambda r: r.more_tasks("s0", "s1", difference=0.0), "difference is 0"),
+        (lambda r: r.smallest_difference(power=2.0), "power is 2.0"),
+    ],
+)
+def test_questions_that_are_none_are_refused(ranker, ask, words):
+    with pytest.raises(ValueError, match=words):
+        ask(ranker)
+
+
+def test_two_tasks_say_nothing_of_others():
+    ranker = ScoreRanker().fit(_long(np.array([[1.0, 0.0], [0.0, 0.0]])))
+    with pytest.raises(ValueError, match="2 tasks say nothing of others"):
+        ranker.rank()
+    assert ranker.rank(question="these tasks").names[0] == "s0"
