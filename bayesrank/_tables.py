@@ -120,6 +120,8 @@ def missing(value: Any) -> bool:
 
 def column_names(table: Any) -> list[Any] | None:
     """Names of a table's columns in their order, or None if it is not a table."""
+    if hasattr(table, "collect_schema"):  # of Polars, which warns where a lazy frame is asked
+        return list(table.collect_schema().names())
     names = getattr(table, "column_names", None)  # in pyarrow, `columns` are the columns themselves
     names = getattr(table, "columns", None) if names is None else names
     return None if names is None else list(names)

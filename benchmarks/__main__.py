@@ -9,8 +9,8 @@ import os
 import click
 
 MODULES = (
-    *("accuracy", "active_tasks", "active_top", "arena", "calibration_cases", "dynamic", "labels"),
-    *("lists", "online_synthetic", "order_subsets", "ordinal", "ratings_peers"),
+    *("accuracy", "active_tasks", "active_top", "arena", "calibration_cases", "counted", "dynamic"),
+    *("labels", "lists", "online_synthetic", "order_subsets", "ordinal", "ratings_peers"),
     *("ratings_protocol", "retrieval", "scale", "scores", "speed"),
 )
 

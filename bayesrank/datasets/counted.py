@@ -4,8 +4,6 @@ For all that a ranker knows of a log, its distinct rows and how often each came 
 engine groups the columns that the layout reads, and the ordinary reader reads what is left.
 """
 
-from __future__ import annotations
-
 import glob
 import os
 import tempfile
@@ -15,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,10 +38,7 @@ from bayesrank.datasets.outcomes import numbers_mean, words_mean
 from bayesrank.datasets.reshape import in_layout
 from bayesrank.datasets.table import PARQUET_SUFFIXES, Source, Table, plain_key, read_table
 
-if TYPE_CHECKING:
-    import narwhals as nw
-
-Counting = Callable[[float], None]
+_Call = Callable[[Any], Any]
 
 _SAMPLE = 100  # rows by which the layout is recognised
 _LARGE = 100_000_000  # bytes of one Parquet file from which on DuckDB counts it, if it is there
@@ -65,7 +60,7 @@ def is_counted(source: Source) -> bool:
     return large and find_spec("duckdb") is not None
 
 
-def read_counted(source: Source, chosen: ColumnNames, callback: Counting | None = None) -> Table:
+def read_counted(source: Source, chosen: ColumnNames, callback: _Call | None = None) -> Table:
     """The distinct rows of a source in the columns that are read, and how often each came.
 
     Parameters
@@ -85,18 +80,29 @@ def read_counted(source: Source, chosen: ColumnNames, callback: Counting | None 
     """
     if isinstance(source, str | os.PathLike):
         return _of_files(Path(source), chosen, callback or (lambda share: None))
+    return _counted(Path("the comparisons"), source, chosen)
+
+
+def distinct_rows(frame: Any) -> Any:
+    """Rows of a lazy frame once each, as a data frame whose column `weight` says how often."""
     import narwhals as nw
 
-    frame = nw.from_native(source)
-    return _counted(Path("the comparisons"), frame, chosen, lambda part: part.collect("pyarrow"))
+    whole = nw.from_native(frame)
+    names = whole.collect_schema().names()
+    columns = {name: nw.col(name) for name in names}
+    rows, counts, _ = _distinct(Path("comparisons"), whole, columns, nw.lit(1.0), _collected)
+    table, counted = rows.to_native().to_pandas(), counts.astype(float)
+    known = [name for name in names if name.strip().lower() == "weight"]
+    weight = table[known[0]].astype(float) * counted if known else counted
+    return table.drop(columns=known).assign(weight=weight)
+
+
+def _collected(frame: Any) -> Any:
+    return frame.collect("pyarrow")
 
 
 def _counted(
-    path: Path,
-    frame: nw.LazyFrame[Any],
-    chosen: ColumnNames,
-    collect: Callable[[Any], Any],
-    check: Callable[[Sequence[str]], None] = lambda names: None,
+    path: Path, frame: Any, chosen: ColumnNames, collect: _Call = _collected, check: _Call = list
 ) -> Table:
     """Distinct rows in the order of their cells, beside columns without cells that nobody reads."""
     import narwhals as nw
@@ -104,6 +110,7 @@ def _counted(
     if chosen.covariates:
         problem = "covariates make nearly every row distinct, and are not counted where they lie"
         raise DataError(path, problem, "read a sample into memory, or leave them out")
+    frame = nw.from_native(frame)
     whole = read_table(collect(frame.head(_SAMPLE)).to_native(), name=str(path))
     sample = whole.without(chosen.ignore)
     found = in_layout(sample, chosen)
@@ -111,34 +118,35 @@ def _counted(
     names = [column.name for column in (_read(found) if standard else sample.columns)]
     check(names)
     keys, total = _expressions(found, frame.collect_schema()) if standard else ({}, nw.lit(1.0))
-    plain = [f"key{k}" for k in range(len(names))]  # which every engine takes
-    columns = [keys.get(n, nw.col(n)).alias(key) for n, key in zip(names, plain, strict=True)]
+    keys = {name: keys.get(name, nw.col(name)) for name in names}
+    distinct, counts, weights = _distinct(path, frame, keys, total, collect)
+    table = read_table(distinct.to_native(), name=str(path))
+    rows, nothing = table.rows - 1, np.zeros(len(table.rows), np.int64)
+    own = table.by_name
+    columns = [own.get(c.name.lower(), Column(c.name, ("",), nothing)) for c in whole.columns]
+    beside = {"rows": nothing, "counts": counts[rows].astype(int), "weights": weights[rows]}
+    return replace(table, columns=tuple(columns), **beside)
+
+
+def _distinct(
+    path: Path, frame: Any, keys: dict[str, Any], total: Any, collect: _Call
+) -> tuple[Any, NDArray[Any], NDArray[Any]]:
+    """Distinct rows of some columns in order, how often each came, and what these weigh."""
+    import narwhals as nw
+
+    plain = [f"key{k}" for k in range(len(keys))]  # which every engine takes
+    columns = (column.alias(key) for column, key in zip(keys.values(), plain, strict=True))
     groups = frame.select(*columns, total.alias("weight")).group_by(*plain)
     totals = nw.len().alias("rows"), nw.col("weight").sum().alias("weight")
     most = (available() or 10_000_000 * _EACH) // _EACH
-    counted = collect(groups.agg(*totals).head(most + 1))
-    distinct = counted.select(nw.col(k).alias(n) for n, k in zip(names, plain, strict=True))
-    if len(distinct) > most:
-        raise _too_many(sample, distinct, most)
-    table = read_table(distinct.to_native(), name=str(path))
-    own, nothing = table.rows - 1, np.zeros(len(table.rows), np.int64)
-    counts, weights = (counted[name].to_numpy()[own] for name in ("rows", "weight"))
-    own = table.by_name
-    columns = [own.get(c.name.lower(), Column(c.name, ("",), nothing)) for c in whole.columns]
-    beside = {"rows": nothing, "counts": counts.astype(int), "weights": weights.astype(float)}
-    table = replace(table, columns=tuple(columns), **beside)
-    return table.kept(_by_cells(columns))
-
-
-def _by_cells(columns: Sequence[Column]) -> NDArray[np.int64]:
-    """Rows in the order of their cells, those of the first column first."""
-    codes, size = np.zeros(len(columns[0].codes), np.int64), 1
-    for column in columns:
-        place = np.argsort(np.argsort(np.array(column.values, object)))
-        if size * len(place) > 2**62:
-            size, codes = len(codes), np.unique(codes, return_inverse=True)[1]
-        size, codes = size * len(place), codes * len(place) + place[column.codes]
-    return np.argsort(codes)
+    counted = collect(groups.agg(*totals).head(most + 1).sort(*plain))
+    rows = counted.select(nw.col(key).alias(name) for key, name in zip(plain, keys, strict=True))
+    if len(rows) > most:
+        name = max(keys, key=lambda name: rows[name].n_unique())
+        problem = f"more than {most:,} rows are distinct, which memory does not hold"
+        fix = "bin it (to days), keep a sample of its cells, or leave it out: "
+        raise DataError(path, problem, fix + naming("ignore", name), column=name)
+    return rows, counted["rows"].to_numpy(), counted["weight"].to_numpy()
 
 
 def _read(found: Found) -> list[Column]:
@@ -159,10 +167,9 @@ def _read(found: Found) -> list[Column]:
 
 def _points(found: Found) -> tuple[Column, ...]:
     """Columns of both sides' points, if there are two."""
-    points = [found.columns.get(f"{side}_score") for side in ("first", "second")]
     if "winner" in found.columns:
         return two_columns(found.table, list(zip(*WON_POINTS, strict=True)))
-    return tuple(column for column in points if column is not None)
+    return tuple(c for role, c in found.columns.items() if role.endswith("_score"))
 
 
 def _others(found: Found, said: Column) -> list[Column]:
@@ -179,7 +186,7 @@ def _others(found: Found, said: Column) -> list[Column]:
     return others if numbered or not clear or ids & {*texts} else []
 
 
-def _expressions(found: Found, schema: Any) -> tuple[dict[str, nw.Expr], nw.Expr]:
+def _expressions(found: Found, schema: Any) -> tuple[dict[str, Any], Any]:
     """What is grouped in place of numbers, and the weight of a row.
 
     Of points, readers use which are more, and whether by more than one; of weights, their sum.
@@ -187,10 +194,10 @@ def _expressions(found: Found, schema: Any) -> tuple[dict[str, nw.Expr], nw.Expr
     """
     import narwhals as nw
 
-    def number(column: Column) -> nw.Expr:
+    def number(column: Column) -> Any:
         return nw.col(column.name).cast(nw.Float64)
 
-    keys: dict[str, nw.Expr] = {}
+    keys: dict[str, Any] = {}
     points = [column for column in _points(found) if schema[column.name].is_numeric()]
     if len(points) == 2:
         one, two = map(number, points)
@@ -208,21 +215,12 @@ def _expressions(found: Found, schema: Any) -> tuple[dict[str, nw.Expr], nw.Expr
     return keys, nw.when(usable).then(many).otherwise(nw.lit(1.0))
 
 
-def _too_many(sample: Table, distinct: Any, most: int) -> DataError:
-    """What to do where memory does not hold the distinct rows."""
-    name = max(distinct.columns, key=lambda name: distinct[name].n_unique())
-    problem = f"more than {most:,} rows are distinct, which memory does not hold"
-    fix = f"bin it (to days), keep a sample of its cells, or leave it out: {naming('ignore', name)}"
-    return sample.error(problem, fix, sample.column(name))
-
-
-def _of_files(path: Path, chosen: ColumnNames, callback: Counting) -> Table:
+def _of_files(path: Path, chosen: ColumnNames, callback: _Call) -> Table:
     """Parquet files as DuckDB counts them."""
     if path.suffix.lower() not in PARQUET_SUFFIXES:
         raise DataError(path, "a pattern names Parquet files alone", "end it in .parquet")
     try:
         import duckdb
-        import narwhals as nw
         import pyarrow  # noqa: F401 - by which DuckDB gives what it counted
     except ModuleNotFoundError as error:
         problem = f"counting files needs the package {error.name}"
@@ -236,7 +234,7 @@ def _of_files(path: Path, chosen: ColumnNames, callback: Counting) -> Table:
             with duckdb.connect() as engine:
                 for name, value in settings_of(folder).items():
                     engine.execute(f"SET {name} = '{value}'")
-                frame = nw.from_native(engine.read_parquet(pattern, union_by_name=True))
+                frame = engine.read_parquet(pattern, union_by_name=True)
                 collect = partial(_watched, engine, callback)
                 return _counted(path, frame, chosen, collect, partial(_check, engine, pattern))
         except duckdb.Error as error:
@@ -255,7 +253,7 @@ def settings_of(folder: str) -> dict[str, Any]:
     return settings if room is None else settings | {"memory_limit": f"{room >> 21}MiB"}
 
 
-def _watched(engine: Any, callback: Counting, frame: Any) -> Any:
+def _watched(engine: Any, callback: _Call, frame: Any) -> Any:
     """What DuckDB counts in a thread of its own; it ends where the callback raises."""
     with ThreadPoolExecutor(1) as pool:
         counting = pool.submit(frame.collect, "pyarrow")

@@ -15,7 +15,7 @@ from bayesrank._stack import outside
 from bayesrank._tables import column_names, missing, plain_array, unmasked
 from bayesrank.datasets import ComparisonData, ReadingNote, read_comparisons
 from bayesrank.datasets.cells import NOTHING, TIED
-from bayesrank.datasets.counted import is_counted
+from bayesrank.datasets.counted import distinct_rows, is_counted
 from bayesrank.estimators.checks import comparison_numbers
 from bayesrank.estimators.collaborative_data import id_list
 from bayesrank.ranking import connected_components
@@ -127,8 +127,9 @@ def read_columns(
     counted = not isinstance(comparisons, str) and is_counted(comparisons)
     if counted and any(value is not None for value in given.values()):
         raise ValueError("comparisons is a lazy frame; add columns to it, and give none beside it")
-    if counted or (not isinstance(items, int) and _is_other_layout(comparisons, given)):
+    if not isinstance(items, int) and _is_other_layout(comparisons, given):
         return _among(recognised(comparisons, given), items, fix)
+    comparisons = distinct_rows(comparisons) if counted else comparisons
     columns = _columns(comparisons, given)
     said = {name: columns.get(name, given.get(argument)) for name, argument in _ARGUMENTS.items()}
     pairs, names = _numbered(comparisons, columns, items, fix)
