@@ -6,14 +6,15 @@ import click
 
 from stress.fuzz import fuzz
 from stress.kills import kills
+from stress.trials import trials
 
 
 @click.group()
 def main() -> None:
-    """Damage files and kill processes; fail if one is misread or an answer is lost."""
+    """Damage files, kill processes, and spoil what commands rely on; fail if an answer is wrong."""
 
 
-for command in (fuzz, kills):
+for command in (fuzz, kills, trials):
     main.add_command(command)
 
 if __name__ == "__main__":
