@@ -38,7 +38,7 @@ from bayesrank.datasets.outcomes import numbers_mean, words_mean
 from bayesrank.datasets.reshape import in_layout
 from bayesrank.datasets.table import PARQUET_SUFFIXES, Source, Table, plain_key, read_table
 
-_Call = Callable[[Any], Any]
+_OfAny = Callable[[Any], Any]
 
 _SAMPLE = 100  # rows by which the layout is recognised
 _LARGE = 100_000_000  # bytes of one Parquet file from which on DuckDB counts it, if it is there
@@ -60,7 +60,7 @@ def is_counted(source: Source) -> bool:
     return large and find_spec("duckdb") is not None
 
 
-def read_counted(source: Source, chosen: ColumnNames, callback: _Call | None = None) -> Table:
+def read_counted(source: Source, chosen: ColumnNames, callback: _OfAny | None = None) -> Table:
     """The distinct rows of a source in the columns that are read, and how often each came.
 
     Parameters
@@ -102,7 +102,7 @@ def _collected(frame: Any) -> Any:
 
 
 def _counted(
-    path: Path, frame: Any, chosen: ColumnNames, collect: _Call = _collected, check: _Call = list
+    path: Path, frame: Any, chosen: ColumnNames, collect: _OfAny = _collected, check: _OfAny = list
 ) -> Table:
     """Distinct rows in the order of their cells, beside columns without cells that nobody reads."""
     import narwhals as nw
@@ -129,7 +129,7 @@ def _counted(
 
 
 def _distinct(
-    path: Path, frame: Any, keys: dict[str, Any], total: Any, collect: _Call
+    path: Path, frame: Any, keys: dict[str, Any], total: Any, collect: _OfAny
 ) -> tuple[Any, NDArray[Any], NDArray[Any]]:
     """Distinct rows of some columns in order, how often each came, and what these weigh."""
     import narwhals as nw
@@ -215,7 +215,7 @@ def _expressions(found: Found, schema: Any) -> tuple[dict[str, Any], Any]:
     return keys, nw.when(usable).then(many).otherwise(nw.lit(1.0))
 
 
-def _of_files(path: Path, chosen: ColumnNames, callback: _Call) -> Table:
+def _of_files(path: Path, chosen: ColumnNames, callback: _OfAny) -> Table:
     """Parquet files as DuckDB counts them."""
     if path.suffix.lower() not in PARQUET_SUFFIXES:
         raise DataError(path, "a pattern names Parquet files alone", "end it in .parquet")
@@ -253,7 +253,7 @@ def settings_of(folder: str) -> dict[str, Any]:
     return settings if room is None else settings | {"memory_limit": f"{room >> 21}MiB"}
 
 
-def _watched(engine: Any, callback: _Call, frame: Any) -> Any:
+def _watched(engine: Any, callback: _OfAny, frame: Any) -> Any:
     """What DuckDB counts in a thread of its own; it ends where the callback raises."""
     with ThreadPoolExecutor(1) as pool:
         counting = pool.submit(frame.collect, "pyarrow")
