@@ -40,7 +40,15 @@ from benchmarks.calibration import (
     run,
     table,
 )
-from benchmarks.calibration_people import arena, exact_weights, numbers, ratings, styled
+from benchmarks.calibration_people import (
+    arena,
+    divisions,
+    exact_weights,
+    near_equals,
+    numbers,
+    ratings,
+    styled,
+)
 from benchmarks.dynamic import skills_now
 
 _ERROR_DRIVEN = "moved by errors, one example at a time: no distribution"
@@ -249,6 +257,13 @@ def normal_means(seed: int, *, n: int) -> Trial:
     return of_draws(0.5 * seen + np.sqrt(0.5) * rng.normal(size=(2000, n)), truth)
 
 
+def _matched(case: Callable[..., Case]) -> Iterator[Case]:
+    """Designs in which near-equals meet; the truth is not from the program."""
+    for design in ("auto", "random"):
+        yield case(f"Ranker, near-equals meet, design: {design}", near_equals, design=design)
+        yield case(f"Ranker, two divisions, design: {design}", divisions, design=design)
+
+
 def _all() -> Iterator[Case]:
     def case(name: str, trial: Callable[..., Trial], *, times: int = 1, **options: Any) -> Case:
         return Case(name, lambda seed: trial(seed, **options), times * _SETS)
@@ -279,6 +294,7 @@ def _all() -> Iterator[Case]:
     yield case("LabelRanker, linear, maximum", labels, kernel="linear", **maximum)
     yield case("LambdaRank.posterior, lists of two", frozen_field, size=2)
     yield case("LambdaRank.posterior, lists of five", frozen_field, size=5)
+    yield from _matched(case)
     yield case("Ranker, 60 games", arena, rows=60)
     yield case("Ranker, 2,000 games, judges", arena, rows=2000, judges=20, categories=3)
     for told, how in ((True, "as a covariate"), (False, "left out")):

@@ -122,6 +122,32 @@ def arena(seed: int, *, rows: int, judges: int = 0, categories: int = 0) -> Tria
     return of_draws(ranker.samples(), truth["f"])
 
 
+def divisions(seed: int, **options: Any) -> Trial:
+    """Two divisions of ten, 1.5 apart: each pair of a division meets four times, ten games link."""
+    rng, half = np.random.default_rng(seed), 10
+    truth = 0.5 * rng.normal(size=2 * half) + np.repeat([1.5, 0.0], half)
+    within = np.array([(i, j) for i, j in itertools.permutations(range(half), 2)] * 2)
+    cup = np.stack([rng.integers(half, size=10), half + rng.integers(half, size=10)], axis=1)
+    return _games(rng, truth, np.concatenate([within, within + half, cup]), options)
+
+
+def near_equals(seed: int, **options: Any) -> Trial:
+    """Twenty items, 1,500 games between those of near-equal skill."""
+    rng, n = np.random.default_rng(seed), 20
+    truth = 0.6 * rng.normal(size=n)
+    odds = np.exp(-0.5 * ((truth[:, None] - truth) / 0.2) ** 2) * (1.0 - np.eye(n))
+    odds /= odds.sum(axis=1, keepdims=True)
+    first = rng.integers(n, size=1500)
+    pairs = np.stack([first, [rng.choice(n, p=odds[i]) for i in first]], axis=1)
+    return _games(rng, truth, pairs, options)
+
+
+def _games(rng: np.random.Generator, truth: Array, pairs: Array, options: Any) -> Trial:
+    margin = truth[pairs[:, 0]] - truth[pairs[:, 1]] + np.sqrt(2.0) * rng.normal(size=len(pairs))
+    games = np.where(margin[:, None] > 0.0, pairs, pairs[:, ::-1])
+    return of_draws(Ranker(items=range(truth.size), **options).fit(games).samples(), truth)
+
+
 def ratings(seed: int, *, num_users: int, num_items: int) -> Trial:
     """Levels by users who told half of theirs: the others."""
     attempts = itertools.count(_FIRST_SEED + 1000 * seed)

@@ -52,7 +52,7 @@ def trust_checks(
         Check("Position", *_position(data)),
         Check("Independent rows", *_independent(data, repeats)),
         Check("Other traits", *_swayed(data, sways)),
-        Check("Prior", *_sensitive(data, params)),
+        Check("Prior", *_sensitive(data, skills, params)),
         Check("One ranking", *_transitive(data, skills, params, result, repeats)),
     )
     return tuple(sorted(checks, key=lambda check: _ORDER.index(check.status)))
@@ -227,16 +227,18 @@ def _swayed(data: ComparisonData, sways: "list[Sway]") -> tuple[CheckStatus, str
     )
 
 
-def _sensitive(data: ComparisonData, params: Params) -> tuple[CheckStatus, str]:
+def _sensitive(data: ComparisonData, skills: np.ndarray, params: Params) -> tuple[CheckStatus, str]:
     from bayesrank.diagnostics.sensitivity import order_under_wide_prior
 
     if "scale" not in params or data.orders is not None or data.times is not None:
         return "n/a", "the check is for comparisons of items without features or times"
     if data.num_items > _MOST_ITEMS:
         return "not checked", f"more than {_MOST_ITEMS:,} items"
-    tau = order_under_wide_prior(data, float(params["scale"]))
+    alike = skills.mean(axis=0) if "graph_weight" in params else None
+    tau = order_under_wide_prior(data, float(params["scale"]), alike)
     if not tau < _SAME_ORDER:
-        return "ok", "a wider prior leaves the order as it is"
+        matched = "" if alike is None else "near-equals meet, which the prior takes into account; "
+        return "ok", f"{matched}a wider prior leaves the order as it is"
     return "warning", (
         f"a wider prior changes the order (Kendall's tau {tau:.2f}): few comparisons link strong "
         "and weak items, so gaps between them are too small; add such comparisons"

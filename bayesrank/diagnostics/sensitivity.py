@@ -7,6 +7,8 @@ a wide prior leaves the order as it is.
 
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
 from bayesrank.datasets import ComparisonData
@@ -17,7 +19,9 @@ from bayesrank.solvers.comparisons.terms import arguments_of
 _WIDE = 3.0  # standard deviation of skills, in units of the noise of a performance
 
 
-def order_under_wide_prior(data: ComparisonData, scale: float) -> float:
+def order_under_wide_prior(
+    data: ComparisonData, scale: float, skills: NDArray[np.float64] | None = None
+) -> float:
     """Kendall's tau between the order at a scale of skills, and at one of 3.
 
     Pairs and ties alone count, and the items of the largest component.
@@ -28,6 +32,8 @@ def order_under_wide_prior(data: ComparisonData, scale: float) -> float:
         The comparisons.
     scale
         The scale that was learned.
+    skills
+        Skills (n,) by another prior, whose order is held against that at the wide scale instead.
 
     Returns
     -------
@@ -47,9 +53,10 @@ def order_under_wide_prior(data: ComparisonData, scale: float) -> float:
     rows, n = plain.distinct(), data.num_items
     said = arguments_of(rows)
     inside = connected_components(data.comparisons, data.num_items) == 0
-    own, wide = (
-        fit_arena(n, rows.comparisons, scales={"scale": each}, **said).skills()[0]
-        for each in (scale, _WIDE)
-    )
+
+    def under(each: float) -> NDArray[np.float64]:
+        return fit_arena(n, rows.comparisons, scales={"scale": each}, **said).skills()[0]
+
+    own, wide = under(scale) if skills is None else skills, under(_WIDE)
     tau: Any = kendalltau(own[inside], wide[inside])[0]
     return float(tau)

@@ -17,6 +17,7 @@ from bayesrank.estimators.columns import (
     said_of,
 )
 from bayesrank.estimators.coming import Coming, read_coming
+from bayesrank.estimators.design import DesignChoice, check_design, fit_by_design
 from bayesrank.estimators.log import in_units, read_log
 from bayesrank.estimators.named_ranker import NamedRanker
 from bayesrank.estimators.skill_ranker import Outcome
@@ -81,6 +82,13 @@ class Ranker(NamedRanker):
         the categories of the log, weighted by their comparisons. "unseen" is what is expected in a
         category that the log does not have; more comparisons in the same categories hardly narrow
         its intervals.
+    design : {"auto", "random", "matched"}, default "auto"
+        How it was decided who meets whom. "random" takes skills to be independent before any
+        comparison. "matched" takes items that meet to be alike, as in matchmaking, divisions and
+        Swiss draws; its ``graph_weight`` is learned (`bayesrank.models.thurstone`). "auto" does so
+        where the graph of comparisons is tied together far more loosely than random draws would
+        tie it, and the evidence is higher. It looks at comparisons, ties and weights alone, with
+        "integrate" and up to 600 items; all else is "random".
 
     Attributes
     ----------
@@ -153,6 +161,7 @@ class Ranker(NamedRanker):
         num_samples: int = 2000,
         random_state: int | np.random.RandomState | None = 0,
         overall: Literal["average", "unseen"] = "average",
+        design: DesignChoice = "auto",
     ) -> None:
         self.item_features = item_features
         self.items = items
@@ -166,6 +175,7 @@ class Ranker(NamedRanker):
         self.num_samples = num_samples
         self.random_state = random_state
         self.overall = overall
+        self.design = design
 
     def fit(
         self,
@@ -230,10 +240,11 @@ class Ranker(NamedRanker):
         data = read_log(comparisons, given, self.items, self.item_features)
         units, data = in_units(data)
         check_choice(self.overall, "overall", "average", "unseen")
+        check_design(self.design, data)
         skills, kept = self._skills(data)
         settings = self._settings()
         if data.orders is None:
-            self._keep(fit_skills(data, skills, settings, callback), kept)
+            self._keep(fit_by_design(data, skills, settings, self.design, callback), kept)
             self._count(data)
         else:
             said = events(data.orders.groups, data.num_items, data.orders.counts)

@@ -88,8 +88,9 @@ def fit_skills(
 ) -> RankerFit:
     """Learn hyperparameters and skills from comparisons, or from orders as events."""
     if isinstance(data, ComparisonData) and _says_where(data):
+        along = getattr(skills, "laplacian", None) is not None
         counted = isinstance(skills, Independent) and settings.likelihood == "probit"
-        if counted and data.covariates is None:
+        if counted and not along and data.covariates is None:
             return _fit_log(data, skills, settings, callback)
         _refuse_beside(data, skills, settings)
     _check_room(skills.items, data, 0, settings)
@@ -156,7 +157,8 @@ def _refuse_beside(data: ComparisonData, skills: Skills, settings: FitSettings) 
         if data.covariates is not None:
             other = "covariates"
         elif isinstance(skills, Independent):
-            other = "likelihood='logit'"
+            graph = skills.laplacian is not None
+            other = "design='matched'" if graph else "likelihood='logit'"
         else:
             other = "times" if isinstance(skills, Moving) else "item_features"
         raise ValueError(
@@ -218,7 +220,7 @@ def _check_room(items: Any, data: Any, dense: int, settings: FitSettings) -> Non
 def _bucket(data: ComparisonData | Events, skills: Skills, settings: FitSettings) -> Bucket | None:
     """Arguments in a shape that others have, too, where items can be added without a trace."""
     if isinstance(skills, Independent) and isinstance(data, ComparisonData):
-        return in_bucket(data, settings.likelihood)
+        return in_bucket(data, settings.likelihood, skills.laplacian)
     return None
 
 

@@ -81,6 +81,7 @@ SCALES = {
     "bias_scale": ScalePrior(0.3, 1.0),
     "reliability_scale": ScalePrior(0.3, 0.5),
     "tie_width": ScalePrior(0.5, 1.0),
+    "graph_weight": ScalePrior(50.0, 1.5),
 }
 """Priors of the scales, which solvers take from here."""
 
@@ -105,18 +106,26 @@ def thurstone(
     comparisons: ArrayLike | None = None,
     *,
     scale: ArrayLike | None = None,
+    laplacian: Any = None,
     **columns: Unpack[ComparisonColumns],
 ) -> None:
-    """Independent skills of items, compared two at a time.
+    r"""Independent skills of items, compared two at a time; or alike along a graph.
 
     ================ ============================== ============================================
     site             prior                          meaning
     ================ ============================== ============================================
     ``scale``        LogNormal(0, 1)                prior sd of a skill (unless given)
+    ``graph_weight`` LogNormal(log 50, 1.5)         pull between neighbours (with `laplacian`)
     ``f``            Normal(0, scale), shape (n,)   skills, in units of the noise
     ================ ============================== ============================================
 
     The other sites are those of `observe_comparisons`.
+
+    Where near-equals are chosen to meet, opponents are alike. With the Laplacian :math:`L` of the
+    graph of comparisons, of mean degree :math:`d`, skills differ by :math:`N(0, s^2 c \,
+    (I + w L / d)^{-1})`, :math:`s = \mathtt{scale}` and :math:`w = \mathtt{graph\_weight}`, where
+    :math:`c` keeps the average variance at :math:`s^2`. The averages of the graph's components are
+    as with independent skills, which :math:`w = 0` is.
 
     Parameters
     ----------
@@ -127,6 +136,8 @@ def thurstone(
         ``numpyro.handlers.uncondition``.
     scale : ArrayLike, optional
         Prior standard deviation of a skill, positive. Without it ``scale`` is a site.
+    laplacian : ArrayLike or scipy.sparse array, optional
+        Laplacian of a graph of the items, shape (n, n), see `bayesrank.gp.laplacian`.
     **columns
         What else is known of each comparison, see `observe_comparisons`.
 
@@ -135,7 +146,11 @@ def thurstone(
     ValueError
         If an argument cannot be used; the message names it and what to do.
     """
-    observe_comparisons(independent_skills(num_items, scale), comparisons, **columns)
+    if laplacian is None:
+        skills = independent_skills(num_items, scale)
+    else:
+        skills = _alike_skills(num_items, scale, laplacian)
+    observe_comparisons(skills, comparisons, **columns)
 
 
 def judged_comparisons(
@@ -367,6 +382,22 @@ def independent_skills(num_items: int, scale: ArrayLike | None = None) -> Array:
     scale = draw_scale("scale") if scale is None else scale
     with numpyro.plate("items", num_items):
         return jnp.asarray(numpyro.sample("f", dist.Normal(0.0, scale)))
+
+
+def _alike_skills(num_items: int, scale: ArrayLike | None, laplacian: Any) -> Array:
+    """Draw skills ``f`` that are alike along a graph; see `thurstone`."""
+    num_items = check_count(num_items, "num_items")
+    graph = check_laplacian(laplacian, num_items)
+    scale = draw_scale("scale") if scale is None else scale
+    weight = draw_scale("graph_weight")
+    degrees = jnp.diagonal(graph)
+    values, basis = jnp.linalg.eigh(graph * (jnp.sum(degrees > 0.0) / jnp.sum(degrees)))
+    inside = values > num_items * jnp.finfo(values.dtype).eps * values[-1]
+    shares = jnp.where(inside, 1.0 / (1.0 + weight * jnp.where(inside, values, 0.0)), 0.0)
+    shares = jnp.where(inside, shares * (jnp.sum(inside) / jnp.sum(shares)), 1.0)
+    covariance = jnp.square(jnp.asarray(scale)) * (basis * shares) @ basis.T
+    prior = dist.MultivariateNormal(covariance_matrix=covariance)
+    return jnp.asarray(numpyro.sample("f", prior))
 
 
 def process_skills(

@@ -39,7 +39,7 @@ class Bucket(NamedTuple):
         return result.cut_to(shapes, args, options)
 
 
-def in_bucket(data: ComparisonData, likelihood: str) -> Bucket:
+def in_bucket(data: ComparisonData, likelihood: str, laplacian: Any = None) -> Bucket:
     """Equal comparisons as one, in a shape that data of like size have, if they are small."""
     rows, num_items = data.distinct(), data.num_items
     columns = {"comparisons": rows.comparisons, **arguments_of(rows), "weights": rows.weights}
@@ -50,6 +50,8 @@ def in_bucket(data: ComparisonData, likelihood: str) -> Bucket:
         at = np.where(np.arange(filled) < count, np.arange(filled), 0)
         columns = {k: v[at] if isinstance(v, np.ndarray) else v for k, v in columns.items()}
         columns["counted"] = np.arange(filled) < count
+    if laplacian is not None:  # nobody's neighbours are independent of all others
+        columns["laplacian"] = np.pad(laplacian, (0, size - num_items))
     return Bucket(
         num_items, (size, columns.pop("comparisons")), {"likelihood": likelihood, **columns}
     )

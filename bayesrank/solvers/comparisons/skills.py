@@ -48,20 +48,21 @@ _CURVATURE = {"probit": 1 / math.pi, "logit": 0.25}
 
 
 class Independent(NamedTuple):
-    """Items without features or times."""
+    """Items without features or times; with a Laplacian (n, n), alike along its graph."""
 
     items: int
+    laplacian: Any = None
 
     programs = (thurstone, thurstone_orders)
     inducing = False
 
     def shapes(self, orders: bool) -> Shapes:
-        """The spread of skills."""
-        return {"scale": ()}
+        """The spread of skills, and the graph's weight."""
+        return {"scale": (), **({} if self.laplacian is None else {"graph_weight": ()})}
 
     def arguments(self) -> dict[str, Any]:
-        """No arguments."""
-        return {}
+        """The graph, if there is one."""
+        return {} if self.laplacian is None else {"laplacian": self.laplacian}
 
     @property
     def too_many(self) -> bool:
