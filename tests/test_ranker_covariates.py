@@ -1,5 +1,6 @@
 """What counts beside skill: covariates as a position, by NUTS, from files, and refusals."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,16 @@ import numpy as np
 import pandas as pd
 import pytest
 from cli_run import run
+from numpyro.handlers import condition
+from numpyro.infer import MCMC, NUTS
 from refusals import refused
+from scipy.stats import norm
 
 from bayesrank import Ranker
 from bayesrank.datasets import ColumnNames, DataError, read_comparisons
 from bayesrank.diagnostics import crosscheck
+from bayesrank.infer import EP
+from bayesrank.models import thurstone
 
 NAMES = np.array(["ash", "elm", "fir", "oak", "yew"])
 HELD = {"scale": 1.0, "tie_width": 0.3}
@@ -53,9 +59,9 @@ def test_a_covariate_of_ones_is_a_position(data):
 
 
 @pytest.mark.slow
-def test_effects_and_skills_are_as_by_nuts(ranker):
+def test_effects_and_skills_by_logistic_noise_are_as_by_nuts(data):
     check = crosscheck(
-        ranker.result,
+        Ranker(likelihood="logit", hyperparameters=HELD).fit(data).result,
         engines=("ep", "nuts"),
         rng_key=jax.random.key(0),
         num_warmup=300,
@@ -65,6 +71,47 @@ def test_effects_and_skills_are_as_by_nuts(ranker):
         tolerance=0.2,
     )
     assert check.verdicts["ep"].status in ("agrees", "close"), check.verdicts["ep"].sentence
+
+
+def test_a_log_at_equal_covariates_is_as_by_ep(data, ranker):
+    """The solver for logs and the engine, on one program at the same scales."""
+    [unit] = ranker.covariate_units_.values()
+    said = {"outcomes": np.where(data.tied, 1, 2), "position": data.position}
+    said["covariates"] = data.covariates / unit
+    result = EP(thurstone).run(jax.random.key(0), 5, data.comparisons, params=HELD, **said)
+    mean, sd = ranker.predict()
+    np.testing.assert_allclose(mean, result.mean["f"], atol=2e-3)
+    np.testing.assert_allclose(sd, result.sd["f"], rtol=2e-3)
+    more = next(each for each in ranker.effects() if each.name == "covariate_effect")
+    assert more.mean == pytest.approx(result.mean["covariate_effect"][0], abs=2e-3)
+    rows = np.r_[result.mean["f"][0] - result.mean["f"][1] + 2 * result.mean["covariate_effect"]]
+    chance = ranker.predict_proba([data.names[:2]], covariates={"length": 2 * unit})
+    assert 0.0 < chance[0] < norm.cdf((rows[0] - 0.3) / np.sqrt(2)) + 0.05
+
+
+@pytest.mark.slow
+def test_judges_see_covariates_as_by_nuts(data):
+    judges = np.arange(80) % 4
+    told = replace(data, judges=judges, judge_names=("u", "v", "w", "x"), position=None)
+    held = {**HELD, "reliability_scale": 0.3}
+    ranker = Ranker(hyperparameters=held).fit(told)
+    [unit] = ranker.covariate_units_.values()
+    program = condition(thurstone, {k: np.asarray(v) for k, v in held.items()})
+    mcmc = MCMC(NUTS(program), num_warmup=300, num_samples=2000, progress_bar=False)
+    said = {"outcomes": np.where(data.tied, 1, 2), "judges": judges, "num_judges": 4}
+    said["covariates"] = data.covariates / unit
+    with jax.enable_x64(True):
+        mcmc.run(jax.random.key(0), 5, data.comparisons, **said)
+        draws = {name: np.asarray(v) for name, v in mcmc.get_samples().items()}
+    table = ranker.rank()
+    apart = (draws["f"] - draws["f"].mean(1, keepdims=True))[:, table.indices]
+    np.testing.assert_allclose((apart.mean(0) - table.mean) / table.sd, 0.0, atol=0.15)
+    np.testing.assert_allclose(apart.std(0), table.sd, rtol=0.15)
+    [more] = [each for each in ranker.effects() if each.name == "covariate_effect"]
+    spread = (more.upper - more.lower) / 2 / 1.645
+    effect = draws["covariate_effect"][:, 0]
+    assert abs(effect.mean() - more.mean) < 0.15 * spread
+    assert effect.std() == pytest.approx(spread, rel=0.1)
 
 
 def test_a_table_is_read_by_name_whatever_its_unit_and_its_sides(data, ranker):
@@ -128,12 +175,9 @@ def test_what_is_no_covariate_is_refused(given, message, data):
         refused(message, Ranker().fit, table, covariates=given)
 
 
-def test_differences_to_come_and_judges_are_refused_by_name(ranker, data):
+def test_differences_to_come_are_refused_by_name(ranker):
     pair = [("ash", "elm")]
     refused("pass how much more", ranker.predict_proba, pair, covariates={"width": 1.0})
-    judge = {"judge": ["u", "v"] * 40, "covariates": np.arange(80.0)}
-    pairs = np.array(data.names)[data.comparisons]
-    refused("judges, which do not go with covariates yet", Ranker().fit, pairs, **judge)
 
 
 def test_a_name_that_no_columns_have_is_refused_in_a_file():

@@ -31,7 +31,8 @@ from bayesrank.solvers.comparisons.terms import arguments_of
 
 Array = NDArray[np.float64]
 
-_OF_LOGS = ("category_skill", "reliability", "position_effect", "bias", "tie_width")
+_EFFECTS = ("position_effect", "covariate_effect", "tie_width")
+_OF_LOGS = ("category_skill", "reliability", "bias", *_EFFECTS)
 _SCALE_DRAWS = 100  # by which NUTS's scale is set
 
 
@@ -211,7 +212,11 @@ def result_of_log(data: ComparisonData, fit: ArenaFit) -> EPResult:
         last, (mean, covariance) = covariance[-1], (mean[:-1], covariance[:-1, :-1])
         covariance = covariance - np.outer(last[:-1], last[:-1]) / (last[-1] or np.inf)
     return EPResult(
-        shapes={"f": (n,)} | ({"position_effect": ()} if fit.with_position else {}),
+        shapes={
+            "f": (n,),
+            **({"covariate_effect": (fit.num_covariates,)} if fit.num_covariates else {}),
+            **({"position_effect": ()} if fit.with_position else {}),
+        },
         joint_mean=mean,
         posterior=DensePosterior(covariance),
         model=thurstone,

@@ -250,8 +250,12 @@ class NamedRanker(SkillRanker):
         named: dict[str, Any] = {"f": (("item",), skills)}
         if within:
             named["category_skill"] = (("category", "item"), np.stack(within, axis=1))
+        start = n * (1 + fit.num_categories)
+        last = start + fit.num_covariates
+        if fit.num_covariates:
+            named["covariate_effect"] = (("covariate",), draws[:, start:last])
         if fit.with_position:
-            named["position_effect"] = ((), draws[:, n * (1 + fit.num_categories)])
+            named["position_effect"] = ((), draws[:, last])
         if fit.with_ties:
             named["tie_width"] = ((), np.exp(draws[:, -1]))
         own = fit.judges
@@ -259,6 +263,7 @@ class NamedRanker(SkillRanker):
         constant: dict[str, Any] = {k: (("judge",), v) for k, v in judged.items() if len(v)}
         constant |= {k: ((), v) for k, v in self.params_.items() if k != "tie_width"}
         coords = {"item": self.names_, "judge": self.judge_names_, "category": self.category_names_}
+        coords["covariate"] = list(self.covariate_units_)
         labels = {name: [str(each) for each in names] for name, names in coords.items() if names}
         return draws_to_arviz(draws=named, constant=constant, coords=labels)
 

@@ -63,12 +63,12 @@ class Ranker(NamedRanker):
     hyperparameters : {"integrate", "map", "prior"} or mapping, default "integrate"
         "integrate" averages over prior scales and the tie width where the data leave them open.
         "map" takes the most probable values; intervals are then too narrow with few data.
-        "integrate" is "map" with judges, beyond 3,000 items without graph or times, and with
-        covariates beyond 2,000 comparisons. With positions or categories it is "map", too, if that
-        moves no skill by more than 0.1 posterior standard deviations and widens none by more than
-        3%; and over 600 skills (overall and in each category) or 2,000 different comparisons.
-        "prior" takes the prior medians. A mapping fixes what it names, and "map" learns the rest:
-        with features ``amplitude``, ``lengthscale``, ``noise``, ``graph_weight``, else ``scale``;
+        "integrate" is "map" with judges, and beyond 3,000 items without graph or times. With
+        positions, categories or covariates it is "map", too, if that moves no skill by more than
+        0.1 posterior standard deviations and widens none by more than 3%; and over 600 skills
+        (overall and in each category) or 2,000 different comparisons. "prior" takes the prior
+        medians. A mapping fixes what it names, and "map" learns the rest: with features
+        ``amplitude``, ``lengthscale``, ``noise``, ``graph_weight``, else ``scale``;
         ``tie_width``, ``category_scale``, ``reliability_scale``, ``bias_scale``; with times
         ``drift`` or ``lengthscale``, in units of the observed period.
     num_restarts : int, default 0
@@ -117,7 +117,7 @@ class Ranker(NamedRanker):
 
     Notes
     -----
-    Judges do not go with features, times, covariates or "logit" yet, and orders take features
+    Judges do not go with features, times or "logit" yet, and orders take features
     alone; `fit` names what to leave out. Beyond 3,000 items, without graph or times, no joint
     covariance is kept. Items with features are then fitted by inducing points
     (`bayesrank.gp.inducing_point_prior`); see ``result_.approximation``. Draws take the most time

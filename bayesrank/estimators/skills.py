@@ -89,17 +89,13 @@ def fit_skills(
     """Learn hyperparameters and skills from comparisons, or from orders as events."""
     if isinstance(data, ComparisonData) and _says_where(data):
         along = getattr(skills, "laplacian", None) is not None
-        counted = isinstance(skills, Independent) and settings.likelihood == "probit"
-        if counted and not along and data.covariates is None:
+        if isinstance(skills, Independent) and settings.likelihood == "probit" and not along:
             return _fit_log(data, skills, settings, callback)
         _refuse_beside(data, skills, settings)
     _check_room(skills.items, data, 0, settings)
     program, args, options, shapes = _call(data, skills, settings.likelihood)
     params, choice = check_hyperparameters(settings.hyperparameters, shapes, _CHOICES)
     of_pairs = isinstance(data, ComparisonData)
-    if isinstance(data, ComparisonData) and data.covariates is not None:
-        known = isinstance(skills, Independent) and data.num_comparisons > _MOST_ROWS
-        choice = "map" if known and choice == "integrate" else choice
     key = jax.random.key(settings.seed)
     if choice == "integrate" and not (of_pairs and skills.too_many):
         bucket = _bucket(data, skills, settings)
@@ -154,9 +150,7 @@ def _says_where(data: ComparisonData) -> bool:
 def _refuse_beside(data: ComparisonData, skills: Skills, settings: FitSettings) -> None:
     """Refuse columns that the model does not carry beside others."""
     if data.judges is not None:
-        if data.covariates is not None:
-            other = "covariates"
-        elif isinstance(skills, Independent):
+        if isinstance(skills, Independent):
             graph = skills.laplacian is not None
             other = "design='matched'" if graph else "likelihood='logit'"
         else:
@@ -176,7 +170,8 @@ def _fit_log(
 ) -> RankerFit:
     """Learn the scales and skills of a log with whatever columns it has."""
     categories = len(data.category_names) if len(data.category_names) > 1 else 0
-    _check_room(data.num_items, data, data.num_items * (1 + categories) + 2, settings)
+    dense = data.num_items * (1 + categories) + len(data.covariate_names) + 2
+    _check_room(data.num_items, data, dense, settings)
     rows = data.distinct()
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("scale", *scales_of(data)), ())
     fixed, choice = check_hyperparameters(settings.hyperparameters, shapes, _CHOICES)

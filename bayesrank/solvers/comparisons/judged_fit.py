@@ -345,6 +345,7 @@ def _fit(state: _State, converged: bool, sweeps: int) -> ArenaFit:
         covariance=found.covariance,
         num_items=rows.blocks["f"].stop,
         num_categories=rows.num_categories,
+        num_covariates=rows.blocks["covariate_effect"].stop - rows.blocks["covariate_effect"].start,
         with_position="position_effect" in rows.blocks,
         with_ties=rows.with_ties,
         own_mean=state.posterior.own_mean,

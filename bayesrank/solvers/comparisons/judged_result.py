@@ -33,11 +33,14 @@ class ArenaFit(NamedTuple):
     Attributes
     ----------
     mean, covariance
-        Of the N latents: overall skills, what each category adds to them, then the position effect
-        and the log tie width if there are any; shapes (N,) and (N, N).
+        Of the N latents: overall skills, what each category adds to them, then effects of
+        covariates, the position effect and the log tie width if there are any; shapes (N,) and
+        (N, N).
     num_items, num_categories
         Numbers n and C: the first n latents are overall skills, and the next C n those of
         categories, if there are two or more.
+    num_covariates
+        Number D of covariates.
     with_position, with_ties
         Which of the two last there are.
     own_mean, own_covariance
@@ -64,6 +67,7 @@ class ArenaFit(NamedTuple):
     covariance: Floats
     num_items: int
     num_categories: int
+    num_covariates: int
     with_position: bool
     with_ties: bool
     own_mean: Floats
@@ -86,7 +90,7 @@ class ArenaFit(NamedTuple):
         """Mean and standard deviation of the effect of the position; zeros if there is none."""
         if not self.with_position:
             return 0.0, 0.0
-        at = self.num_items * (1 + self.num_categories)
+        at = self.num_items * (1 + self.num_categories) + self.num_covariates
         return float(self.mean[at]), float(np.sqrt(self.covariance[at, at]))
 
     def skills(self, shares: Floats | None = None) -> tuple[Floats, Floats]:
@@ -147,10 +151,15 @@ class JudgedSkills(ComparisonPosterior):
 
     @property
     def at(self) -> dict[str, NDArray[np.int64]]:
-        """Skills, and behind them the effect of the position."""
-        fit = self.result
-        found = {"f": np.arange(fit.num_items)}
-        return found | ({"position_effect": np.array(fit.num_items)} if fit.with_position else {})
+        """Skills, and behind them the effects of covariates and of the position."""
+        n, last = self.result.num_items, self._advantage
+        found = {"f": np.arange(n), "covariate_effect": np.arange(n, last)}
+        return found | ({"position_effect": np.array(last)} if self.result.with_position else {})
+
+    @property
+    def _advantage(self) -> int:
+        """Where the advantage stands: behind skills and effects of covariates."""
+        return self.result.num_items + self.result.num_covariates
 
     @property
     def judges(self) -> Judges:
@@ -165,7 +174,7 @@ class JudgedSkills(ComparisonPosterior):
         mean, covariance = rows @ fit.mean, rows @ (rows @ fit.covariance).T
         if judge is not None:
             self._add_judge(mean, covariance, rows, judge)
-        own = self.result.num_items + 1  # then come the log tie width and the log reliability
+        own = self._advantage + 1  # then come the log tie width and the log reliability
         root = _root(covariance[own:, own:])
         slopes = covariance[:own, own:] @ np.linalg.pinv(root).T
         left = covariance[:own, :own] - slopes @ slopes.T
@@ -173,7 +182,8 @@ class JudgedSkills(ComparisonPosterior):
         for weight, t in _grid(root):
             log_width, log_reliability = mean[own:] + root @ t
             params = {"tie_width": np.exp(log_width)} if self.result.with_ties else {}
-            factors = np.append(np.full(own - 1, np.exp(log_reliability)), 1.0)
+            factors = np.ones(own)
+            factors[: fit.num_items] = np.exp(log_reliability)
             seen = factors * (mean[:own] + slopes @ t)
             prior = factors[0] ** 2 * unknown
             yield Component(weight, params, seen, _AsJudged(left, factors), prior)
@@ -203,20 +213,20 @@ class JudgedSkills(ComparisonPosterior):
         return np.linalg.cholesky(fit.covariance[:size, :size])
 
     def _rows(self, shares: Floats | None) -> Any:
-        """Matrix that makes n skills, advantage, log tie width and log reliability of latents.
+        """Matrix that makes skills, effects, advantage, log tie width and log reliability.
 
         Those that there are not have zeros.
         """
         fit = self.result
-        n, size = fit.num_items, fit.mean.size
-        effects = [n] * fit.with_position + [n + 1] * fit.with_ties
-        at = np.arange(size - len(effects), size), np.array(effects, int) - n
-        own = sparse.csr_array((np.ones(len(effects)), at[::-1]), shape=(3, size))
+        n, size, last = fit.num_items, fit.mean.size, fit.num_covariates
+        effects = [*range(last), *[last] * fit.with_position, *[last + 1] * fit.with_ties]
+        at = np.array(effects, int), np.arange(size - len(effects), size)
+        own = sparse.csr_array((np.ones(len(effects)), at), shape=(last + 3, size))
         return sparse.vstack([skill_rows(n, shares, size), own], "csr")
 
     def _add_judge(self, mean: Floats, covariance: Floats, rows: Any, judge: int) -> None:
         """Put the judge's own bias into the advantage, and its reliability behind all."""
-        fit, n = self.result, self.result.num_items
+        fit, n = self.result, self._advantage
         own = [n + 2] if fit.own_mean.shape[1] == 1 else [n, n + 2]
         mean[own] += fit.own_mean[judge]
         covariance[np.ix_(own, own)] += fit.own_covariance[judge]

@@ -1,8 +1,8 @@
 """Rows of a log of comparisons: what each of them sees of the latents.
 
 A row sees three predictors: a difference, an advantage and a log reliability. Each is a sum of few
-latents times values. Core latents are of all rows: skills, what categories add, the effect of the
-position. Own latents are of the row's judge: order bias, log reliability.
+latents times values. Core latents are of all rows: skills, what categories add, effects of
+covariates and of the position. Own latents are of the row's judge: order bias, log reliability.
 
 Equal comparisons may be one row that counts several times, see
 `bayesrank.datasets.ComparisonData.distinct`. Two latents that a row sees together have one place in
@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bayesrank._validate import (
     check_comparisons,
+    check_features,
     check_numbered,
     check_outcomes,
     check_position,
@@ -93,6 +94,7 @@ def judged_rows(
     categories: ArrayLike | None = None,
     num_judges: int | None = None,
     num_categories: int | None = None,
+    covariates: ArrayLike | None = None,
     weights: ArrayLike | None = None,
 ) -> JudgedRows:
     """List what each comparison sees; arguments are those of `judged_comparisons`.
@@ -104,19 +106,20 @@ def judged_rows(
     """
     pairs = np.asarray(check_comparisons(comparisons, num_items), np.int64)
     count = len(pairs)
-    outcome = np.full(count, WIN) if outcomes is None else check_outcomes(outcomes, count)
+    said = np.full(count, WIN) if outcomes is None else check_outcomes(outcomes, count)
     place = np.zeros(count) if position is None else check_position(position, count)
+    more = np.zeros((count, 0)) if covariates is None else check_features(covariates, "covariates")
     counts = np.ones(count) if weights is None else check_weights(weights, count)
     judge, num_judges = _numbers(judges, "judges", count, num_judges)
     category, num_categories = _numbers(categories, "categories", count, num_categories)
-    outcome = np.asarray(outcome)
+    outcome = np.asarray(said)
     # The winner stands first, and ties come last; rows of one judge are neighbours in memory.
     lost = outcome == LOSS
     first, second = np.where(lost, pairs[:, ::-1].T, pairs.T)
-    place = np.where(lost, -place, place)
+    place, more = np.where(lost, -place, place), np.where(lost, -1.0, 1.0)[:, None] * more
     order = np.lexsort((judge, outcome == TIE))
-    first, second, place, judge, category, counts = (
-        np.asarray(column)[order] for column in (first, second, place, judge, category, counts)
+    first, second, place, judge, category, counts, more = (
+        np.asarray(each)[order] for each in (first, second, place, judge, category, counts, more)
     )
     size = num_items * (1 + num_categories)
     blocks = {"f": slice(0, num_items), "category_skill": slice(num_items, size)}
@@ -124,18 +127,20 @@ def judged_rows(
     if num_categories:
         start = num_items * (1 + category)
         core += [Entry(DIFFERENCE, 1.0, start + first), Entry(DIFFERENCE, -1.0, start + second)]
-    alone: dict[str, int] = {}
-    own = []
+    blocks["covariate_effect"] = slice(size, size + more.shape[1])
+    core += [Entry(ADVANTAGE, column, size + d) for d, column in enumerate(more.T)]
+    size += more.shape[1]
     if position is not None:
         blocks["position_effect"] = slice(size, size + 1)
         core.append(Entry(ADVANTAGE, place, size))
         size += 1
-    if position is not None and num_judges:
-        alone["bias"] = 0
-        own.append(Entry(ADVANTAGE, place, 0))
+    alone: dict[str, int] = {}
+    own = []
     if num_judges:
-        alone["reliability"] = len(alone)
+        alone = {"reliability": 0} if position is None else {"bias": 0, "reliability": 1}
+        own = [] if position is None else [Entry(ADVANTAGE, place, alone["bias"])]
         own.append(Entry(RELIABILITY, 1.0, alone["reliability"]))
+    seen = _seen(core, own, judge, (num_judges, len(alone), size))
     return JudgedRows(
         counts.astype(np.float64),
         int(np.sum(outcome == TIE)),
@@ -144,7 +149,7 @@ def judged_rows(
         outcomes is not None,
         blocks,
         alone,
-        *_seen(core, own, judge, (num_judges, len(alone), size)),
+        *seen,
     )
 
 
