@@ -16,7 +16,7 @@ from bayesrank.infer import EP
 from bayesrank.models.comparisons import SCALES, judged_comparisons
 from bayesrank.solvers.comparisons import fit_arena
 from bayesrank.solvers.comparisons.judged_gaussian import Precisions
-from bayesrank.solvers.comparisons.judged_moments import cavity, matched, moments
+from bayesrank.solvers.comparisons.judged_moments import matched, moments, row_cavities
 from bayesrank.solvers.comparisons.judged_rows import judged_rows
 
 
@@ -130,7 +130,7 @@ def test_moments_against_three_dimensional_quadrature():
         pulled = posterior @ (np.linalg.solve(covariance, mean) + shift[:, k])
         np.testing.assert_allclose(pulled, true, atol=1e-5)
         # and back: without its site, the posterior is the cavity
-        back, without, proper = cavity(
+        back, without, proper = row_cavities(
             precision[..., k : k + 1], shift[:, k : k + 1], pulled[:, None], posterior[..., None]
         )
         assert proper.all()

@@ -88,11 +88,11 @@ def events(
     if not rows:
         raise ValueError("orders is empty; pass at least one order")
     items, better, worse = (_padded([row[part] for row in rows]) for part in range(3))
-    counted = None if counts is None else check_counts(counts, len(rows))
+    counted = None if counts is None else check_order_counts(counts, len(rows))
     return Events(items, better, worse, counted)
 
 
-def check_counts(counts: npt.ArrayLike, size: int) -> NDArray[np.int64]:
+def check_order_counts(counts: npt.ArrayLike, size: int) -> NDArray[np.int64]:
     """How many events each of `size` orders is, as whole numbers; or a `ValueError`."""
     repeats = np.asarray(counts)
     numbers = repeats.shape == (size,) and repeats.dtype.kind in "iuf"
@@ -230,7 +230,7 @@ def preference_orders(
 def _perform(f: Array, columns: Sequence[Any], counts: Any, step: float) -> None:
     """Perform at the skills, and observe the order of the performances."""
     if counts is not None:
-        columns = _one_by_one(columns, check_counts(counts, len(columns[0])))
+        columns = _one_by_one(columns, check_order_counts(counts, len(columns[0])))
     shown = check_places(columns[0], "items", len(f))
     count, length = shown.shape
     upper, lower = (

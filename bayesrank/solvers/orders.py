@@ -12,7 +12,7 @@ from numpyro.primitives import Messenger
 
 from bayesrank.infer import EP, EPResult
 from bayesrank.infer.spi import Program, Traced, read_program
-from bayesrank.models.orders import check_counts, preference_orders, thurstone_orders
+from bayesrank.models.orders import check_order_counts, preference_orders, thurstone_orders
 
 
 class OrdersEP(EP):
@@ -79,7 +79,7 @@ def _once(
     if counts is None:
         return model, args, dict(kwargs)
     items = args[1] if len(args) > 1 else kwargs["items"]
-    options["counts"] = check_counts(counts, len(items))
+    options["counts"] = check_order_counts(counts, len(items))
     return partial(_weighed, model), args[:4], options
 
 

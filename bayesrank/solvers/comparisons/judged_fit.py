@@ -21,7 +21,7 @@ from bayesrank._validate import check_positive_values
 from bayesrank.infer import ConvergenceWarning
 from bayesrank.models.comparisons import SCALES
 from bayesrank.solvers.comparisons.judged_gaussian import Arrow, Precisions
-from bayesrank.solvers.comparisons.judged_moments import cavity, matched, moments, stretch
+from bayesrank.solvers.comparisons.judged_moments import matched, moments, row_cavities, stretch
 from bayesrank.solvers.comparisons.judged_result import ArenaFit
 from bayesrank.solvers.comparisons.judged_rows import JudgedRows, judged_rows
 
@@ -83,7 +83,7 @@ class _State:
         for start in range(0, len(rows.counts), _CHUNK):
             some = slice(start, min(start + _CHUNK, len(rows.counts)))
             precision, shift = (part[..., some] for part in self.sites)
-            mean, covariance, proper = cavity(
+            mean, covariance, proper = row_cavities(
                 precision, shift, *self.posterior.predictors(rows, some)
             )
             if not proper.all():

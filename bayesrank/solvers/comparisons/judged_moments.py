@@ -110,7 +110,7 @@ def _product(a: Floats, b: Floats) -> Floats:
     return np.einsum("ijk,jlk->ilk", a, b)
 
 
-def inverse(matrix: Floats) -> tuple[Floats, Floats]:
+def inverse_of_threes(matrix: Floats) -> tuple[Floats, Floats]:
     """Inverses (3, 3, k) and determinants (k,) by cofactors."""
     out = np.empty_like(matrix)
     for i, j in np.ndindex(3, 3):
@@ -121,11 +121,11 @@ def inverse(matrix: Floats) -> tuple[Floats, Floats]:
     return out, determinant
 
 
-def cavity(
+def row_cavities(
     precision: Floats, shift: Floats, mean: Floats, covariance: Floats
 ) -> tuple[Floats, Floats, NDArray[np.bool_]]:
     """Mean and covariance of predictors without a site each, and whether they are proper."""
-    left, determinant = inverse(_less(_product(precision, covariance)))
+    left, determinant = inverse_of_threes(_less(_product(precision, covariance)))
     without = _product(covariance, left)
     without = 0.5 * (without + without.swapaxes(0, 1))
     mean = mean - np.einsum("ijk,jk->ik", covariance, shift)
@@ -148,7 +148,7 @@ def matched(
 
 def stretch(found: Moments, covariance: Floats) -> tuple[Floats, Floats]:
     """The matrices ``(1 + V H)^-1`` of cavities, shape (3, 3, k), and the determinants inside."""
-    return inverse(_less(-_product(covariance, found.hessian)))
+    return inverse_of_threes(_less(-_product(covariance, found.hessian)))
 
 
 def _less(matrix: Floats) -> Floats:

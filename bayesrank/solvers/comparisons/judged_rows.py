@@ -32,7 +32,7 @@ Floats = NDArray[np.float64]
 DIFFERENCE, ADVANTAGE, RELIABILITY = range(3)
 
 
-class Entry(NamedTuple):
+class SeenLatent(NamedTuple):
     """A latent that each of K rows sees in a predictor."""
 
     predictor: int
@@ -40,7 +40,7 @@ class Entry(NamedTuple):
     latent: Any  # its number, (K,) or one number
 
 
-class Seen(NamedTuple):
+class SeenPlaces(NamedTuple):
     """Places in a flat array at which rows see it in a predictor, or in a pair of predictors."""
 
     predictors: tuple[Ints, ...]  # one or two, shape (E,); none if nothing is seen
@@ -77,11 +77,11 @@ class JudgedRows(NamedTuple):
     with_ties: bool  # whether ties are possible
     blocks: Mapping[str, slice]  # numbers of the core latents, by site of `judged_comparisons`
     alone: Mapping[str, int]  # numbers of each judge's own latents
-    core: Seen  # of means (N,)
-    own: Seen  # of means (J, L)
-    within_core: Seen  # of matrices (N, N), one of each pair's two orders
-    across: Seen  # of matrices (J, L, N)
-    within_own: Seen  # of matrices (J, L, L), one of each pair's two orders
+    core: SeenPlaces  # of means (N,)
+    own: SeenPlaces  # of means (J, L)
+    within_core: SeenPlaces  # of matrices (N, N), one of each pair's two orders
+    across: SeenPlaces  # of matrices (J, L, N)
+    within_own: SeenPlaces  # of matrices (J, L, L), one of each pair's two orders
 
 
 def judged_rows(
@@ -123,23 +123,26 @@ def judged_rows(
     )
     size = num_items * (1 + num_categories)
     blocks = {"f": slice(0, num_items), "category_skill": slice(num_items, size)}
-    core = [Entry(DIFFERENCE, 1.0, first), Entry(DIFFERENCE, -1.0, second)]
+    core = [SeenLatent(DIFFERENCE, 1.0, first), SeenLatent(DIFFERENCE, -1.0, second)]
     if num_categories:
         start = num_items * (1 + category)
-        core += [Entry(DIFFERENCE, 1.0, start + first), Entry(DIFFERENCE, -1.0, start + second)]
+        core += [
+            SeenLatent(DIFFERENCE, 1.0, start + first),
+            SeenLatent(DIFFERENCE, -1.0, start + second),
+        ]
     blocks["covariate_effect"] = slice(size, size + more.shape[1])
-    core += [Entry(ADVANTAGE, column, size + d) for d, column in enumerate(more.T)]
+    core += [SeenLatent(ADVANTAGE, column, size + d) for d, column in enumerate(more.T)]
     size += more.shape[1]
     if position is not None:
         blocks["position_effect"] = slice(size, size + 1)
-        core.append(Entry(ADVANTAGE, place, size))
+        core.append(SeenLatent(ADVANTAGE, place, size))
         size += 1
     alone: dict[str, int] = {}
     own = []
     if num_judges:
         alone = {"reliability": 0} if position is None else {"bias": 0, "reliability": 1}
-        own = [] if position is None else [Entry(ADVANTAGE, place, alone["bias"])]
-        own.append(Entry(RELIABILITY, 1.0, alone["reliability"]))
+        own = [] if position is None else [SeenLatent(ADVANTAGE, place, alone["bias"])]
+        own.append(SeenLatent(RELIABILITY, 1.0, alone["reliability"]))
     seen = _seen(core, own, judge, (num_judges, len(alone), size))
     return JudgedRows(
         counts.astype(np.float64),
@@ -154,8 +157,8 @@ def judged_rows(
 
 
 def _seen(
-    core: Sequence[Entry], own: Sequence[Entry], judge: Ints, sizes: tuple[int, int, int]
-) -> tuple[Seen, Seen, Seen, Seen, Seen]:
+    core: Sequence[SeenLatent], own: Sequence[SeenLatent], judge: Ints, sizes: tuple[int, int, int]
+) -> tuple[SeenPlaces, SeenPlaces, SeenPlaces, SeenPlaces, SeenPlaces]:
     """What rows see of J judges' L latents and of N core ones, one at a time and in pairs."""
     num_judges, width, size = sizes
     core, own = ([_filled(entry, judge.size) for entry in entries] for entries in (core, own))
@@ -169,7 +172,7 @@ def _seen(
     )
 
 
-def _filled(entry: Entry, count: int) -> Entry:
+def _filled(entry: SeenLatent, count: int) -> SeenLatent:
     """Values and latents as arrays of one number a row."""
     return entry._replace(
         values=np.broadcast_to(entry.values, count), latent=np.broadcast_to(entry.latent, count)
@@ -177,7 +180,7 @@ def _filled(entry: Entry, count: int) -> Entry:
 
 
 def _pairs(
-    first: Sequence[Entry], second: Sequence[Entry], width: int, once: bool = False
+    first: Sequence[SeenLatent], second: Sequence[SeenLatent], width: int, once: bool = False
 ) -> list[tuple[tuple[int, ...], Floats, Ints]]:
     """Pairs of entries in a matrix of so many columns.
 
@@ -198,11 +201,11 @@ def _pairs(
 
 def _stacked(
     found: Sequence[tuple[tuple[int, ...], Floats, Ints]], shape: tuple[int, ...], count: int
-) -> Seen:
+) -> SeenPlaces:
     """Entries as arrays; there may be none."""
     predictors = tuple(np.array(each) for each in zip(*(one[0] for one in found), strict=True))
     values, places = (np.array([one[k] for one in found]).reshape(-1, count) for k in (1, 2))
-    return Seen(predictors, values, places.astype(np.int64), shape)
+    return SeenPlaces(predictors, values, places.astype(np.int64), shape)
 
 
 def _numbers(labels: Any, name: str, size: int, number: int | None) -> tuple[Ints, int]:
