@@ -46,7 +46,7 @@ def test_ten_million_equal_orders_against_quadrature():
     """Orders of two items are comparisons, whose posterior is an integral over the gap."""
     counts, scale = np.array([10**7, 3 * 10**6]), np.sqrt(2.0 + 2.0 * STEP**2)
     ranker = Ranker(hyperparameters={"scale": 1.0})
-    ranker.fit([["a", "b"], ["b", "a"]], sample_weight=counts)
+    ranker.fit([["a", ["b"]], ["b", ["a"]]], sample_weight=counts)
     gap = np.linspace(1.03, 1.05, 20001)
     logs = counts @ np.stack([stats.norm.logcdf(gap / scale), stats.norm.logsf(gap / scale)])
     logs += stats.norm.logpdf(gap, 0.0, np.sqrt(2.0))
@@ -66,7 +66,7 @@ def test_ten_million_equal_orders_against_quadrature():
 def test_counts_stay_weights_in_draws_for_arviz_and_in_files(tmp_path):
     counts = [10**7, 3 * 10**6]
     ranker = Ranker(hyperparameters={"scale": 1.0}, num_samples=10)
-    ranker.fit([["a", "b"], ["b", "a"]], sample_weight=counts)
+    ranker.fit([["a", ["b"]], ["b", ["a"]]], sample_weight=counts)
     data = ranker.to_arviz()
     assert data.observed_data["order"].shape == (2, 1)
     assert data.constant_data["counts"].values.tolist() == counts
@@ -326,7 +326,7 @@ def test_the_estimator_is_the_program_by_names(ranker):
 
 def test_a_check_against_nuts_that_would_never_end_is_left_out_or_refused(monkeypatch):
     ranker = Ranker(hyperparameters={"scale": 1.0})
-    ranker.fit([["a", "b"], ["b", "a"]], sample_weight=[10**7, 10**7])
+    ranker.fit([["a", ["b"]], ["b", ["a"]]], sample_weight=[10**7, 10**7])
     claim = quick.skills_of_result(ranker.result)
     monkeypatch.setattr(_memory, "available", lambda: 2 * 10**10)  # for the events, not the draws
     assert quick.crosschecked_skills(claim, "quick", 0, print).check is None
