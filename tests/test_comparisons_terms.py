@@ -25,6 +25,7 @@ COLUMNS = {
     "weights": {"weights": RNG.uniform(0.5, 2.0, 9)},
     "position": {"position": RNG.choice([-1.0, 0.0, 1.0], 9)},
     "categories": {"categories": RNG.integers(0, 2, 9), "category_names": ("g", "h")},
+    "covariates": {"covariates": RNG.normal(size=(9, 2)), "covariate_names": ("x", "y")},
     "judges": {"judges": RNG.integers(0, 3, 9), "judge_names": ("u", "v", "w")},
 }
 
@@ -68,7 +69,8 @@ def test_rows_of_comparisons_to_come_are_those_of_the_program():
     skills = EPSkills(result)
     for row, pair in enumerate(PAIRS):
         shares = np.eye(len(data.category_names))[data.categories[row]]
-        asked = Asked(*pair[:, None], position=float(data.position[row]), shares=shares)
+        told = {"position": float(data.position[row]), "covariates": data.covariates[[row]]}
+        asked = Asked(*pair[:, None], shares=shares, **told)
         [part] = skills.components(shares)
         found = part.margins(margin_rows(asked, skills.at))[0][0]
         np.testing.assert_allclose(found, trace["comparison"]["fn"].margin[row], rtol=1e-5)

@@ -183,8 +183,8 @@ class NamedRanker(SkillRanker):
         NotFittedError, ValueError
             If `fit` has not been called; if `level` is not between 0 and 1.
         """
-        labels = {"position_effect": self.position_label_}
-        return effects_of(self._posterior(), self.params_, labels, self.covariate_units_, level)
+        posterior, labels = self._posterior(), {"position_effect": self.position_label_}
+        return effects_of(posterior, self.params_, labels, self.covariate_units_, level)
 
     def judges(self, level: float = 0.9) -> pd.DataFrame:
         """Reliability and order bias of each judge.
