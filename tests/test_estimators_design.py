@@ -1,5 +1,7 @@
 """Designs in which near-equals meet: the prior along the graph, its choice, and what is refused."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
@@ -30,7 +32,8 @@ def divisions(seed, gap=1.5, cup=10, size=10):
 
 
 def as_data(games, n):
-    return ComparisonData(tuple(range(n)), games, np.zeros(len(games), bool))
+    names: Any = tuple(range(n))
+    return ComparisonData(names, games, np.zeros(len(games), bool))
 
 
 def dense_covariance(scale, weight):

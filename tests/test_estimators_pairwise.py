@@ -179,8 +179,8 @@ def test_questions_by_name(alone):
 def test_items_of_the_same_evidence_come_out_alike():
     """A, C and E win twice each against B, D and F: chance in the draws does not order them."""
     games = [("A", "B"), ("C", "D"), ("E", "F"), ("A", "D"), ("C", "F"), ("E", "B")]
-    for said in ({}, {"position": [0] * 6}):
-        ranker = Ranker(hyperparameters="prior", num_samples=50).fit(games, **said)
+    for place in (None, [0] * 6):
+        ranker = Ranker(hyperparameters="prior", num_samples=50).fit(games, position=place)
         ranked = ranker.rank()
         assert ranked.names == list("ACEBDF")
         means = ranker.predict()[0]

@@ -1,5 +1,7 @@
 """`ScoreRanker` and the reader of score tables: what is read, both questions, and answers."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -230,8 +232,8 @@ def test_a_system_that_solves_everything_leads_with_an_open_end():
 def test_a_board_of_tasks_that_all_or_none_solve_has_finite_scores(most):
     solved = np.tile(np.repeat([most, 0.0], 20), (8, 1))
     solved[:4, 3] = solved[2:, 30] = most / 2 if most > 1.0 else 0.0
-    kind = "number" if most > 1.0 else "solved"
-    for read in {kind, "grade"}:
+    kinds: Any = {"number" if most > 1.0 else "solved", "grade"}
+    for read in kinds:
         ranker = ScoreRanker().fit(read_scores(_long(solved), kind=read))
         for question in ("tasks like these", "these tasks"):
             assert np.isfinite(ranker.samples(question)).all()

@@ -281,8 +281,9 @@ def _fit(
     """Learn the skills."""
     from bayesrank.estimators import Ranker
 
+    hyperparameters: Any = settings.hyperparameters
     ranker = Ranker(
-        hyperparameters=settings.hyperparameters,
+        hyperparameters=hyperparameters,
         num_samples=num_draws(data.num_items),
         random_state=settings.seed,
         ard=True,

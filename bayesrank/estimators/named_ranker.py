@@ -1,7 +1,7 @@
 """Answers of a fitted ranker of named items: the ranking, effects, judges, questions, draws."""
 
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -33,7 +33,7 @@ class NamedRanker(SkillRanker):
     covariate_units_: dict[str, float]
     feature_names_in_: NDArray[Any] | None = None
     time_range_: TimeRange | None = None
-    overall: str
+    overall: Literal["average", "unseen"]
 
     def rank(
         self,

@@ -145,6 +145,7 @@ class Ranker(NamedRanker):
     """
 
     _at_once = ("overall",)
+    design: DesignChoice
 
     def __init__(
         self,

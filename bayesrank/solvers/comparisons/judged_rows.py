@@ -108,7 +108,7 @@ def judged_rows(
     count = len(pairs)
     said = np.full(count, WIN) if outcomes is None else check_outcomes(outcomes, count)
     place = np.zeros(count) if position is None else check_position(position, count)
-    more = np.zeros((count, 0)) if covariates is None else check_features(covariates, "covariates")
+    more = _covariates(covariates, count)
     counts = np.ones(count) if weights is None else check_weights(weights, count)
     judge, num_judges = _numbers(judges, "judges", count, num_judges)
     category, num_categories = _numbers(categories, "categories", count, num_categories)
@@ -206,6 +206,13 @@ def _stacked(
     predictors = tuple(np.array(each) for each in zip(*(one[0] for one in found), strict=True))
     values, places = (np.array([one[k] for one in found]).reshape(-1, count) for k in (1, 2))
     return SeenPlaces(predictors, values, places.astype(np.int64), shape)
+
+
+def _covariates(covariates: Any, count: int) -> Floats:
+    """Differences of covariates, shape (K, D)."""
+    if covariates is None:
+        return np.zeros((count, 0))
+    return np.asarray(check_features(np.asarray(covariates), "covariates"))
 
 
 def _numbers(labels: Any, name: str, size: int, number: int | None) -> tuple[Ints, int]:
