@@ -86,7 +86,7 @@ QUICK: dict[str, tuple[Make, Answer]] = {
     ),
 }  # fmt: skip
 SLOW: dict[str, tuple[Make, Answer]] = {
-    "Ranker": (lambda: Ranker().fit(PAIRS, judge=list("uvw") * (len(PAIRS) // 3)), _chances),
+    "Ranker": (lambda: Ranker().fit(PAIRS, judge=np.arange(len(PAIRS)) % 3), _chances),
     "Ranker by features": (lambda: Ranker(item_features=TABLE, **PRIOR).fit(PAIRS), _chances),
     "Ranker by orders": (lambda: Ranker(**PRIOR).fit([[a, b, "x"] for a, b in PAIRS]), _chances),
     "PreferenceGP": (

@@ -47,7 +47,7 @@ class OrdersEP(EP):
     def read_source(self, source: Traced, params: Mapping[str, Any]) -> Program:
         """Read the program, and keep the skills."""
         settings: dict[str, Any] = {"power": self.power, "structure": self.structure}
-        program = read_program(source, params, eliminates=True, **settings)
+        program = read_program(source, params, eliminates="events", **settings)
         prior: Any = program.problem.prior
         block: Any = program.problem.blocks[0]
         if block.repeats is not None:

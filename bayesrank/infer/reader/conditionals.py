@@ -194,21 +194,21 @@ class Grouped(NamedTuple):
 
 
 def grouped_latents(
-    joint: Joint, core: Sequence[str], stated: Mapping[str, Local], always: bool
+    joint: Joint, core: Sequence[str], stated: Mapping[str, Local], named: str | None
 ) -> Grouped | None:
     """Independent latents, of which one plate holds all sites, for elimination; or None.
 
-    Unless `always`, only where they are many, in small groups.
+    Of a plate that is not `named`, only where they are many, in small groups.
     """
     plates = joint.inventory.plates
-    best, most = None, 0 if always else MANY - 1
+    best, most = None, MANY - 1 if named is None else 0
     for plate in dict.fromkeys(frame[0] for name in core for frame in plates[name]):
         names = tuple(n for n in core if _belongs(joint, n, plate, core, stated.get(n)))
         axes = [_axis(joint, name, plate) for name in names]
         sizes = [math.prod(joint.inventory.latents[name]) for name in names]
         count = max((size for _, size in axes), default=0)
         total = sum(sizes)
-        small = always or total <= _MOST_EACH * count
+        small = total <= _MOST_EACH * count if named is None else plate == named
         if total > most and len(names) < len(core) and small:
             numbers = [
                 _group(joint.inventory.latents[n], *axis)

@@ -97,11 +97,11 @@ def read_program(
     *,
     power: float = 1.0,
     structure: str = "dense",
-    eliminates: bool = False,
+    eliminates: str | None = None,
 ) -> Program:
     """Read a program, with fixed `params`; a refusal names site, fault and fix.
 
-    It `eliminates` the latents of a plate group by group where these are many, or if asked to.
+    It eliminates the latents of a plate group by group where these are many, or if it is named.
     """
     inventory = take_inventory(source, dict(params or {}))
     _refuse_free_vectors(inventory)

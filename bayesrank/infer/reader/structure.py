@@ -25,7 +25,7 @@ class Wanted(NamedTuple):
 
     structure: str
     power: float
-    eliminates: bool = False  # latents of one plate, however few they are
+    eliminates: str | None = None  # a plate, whose latents are eliminated however few they are
 
     def is_large(self, size: int) -> bool:
         """Whether so many latents get no joint covariance."""
