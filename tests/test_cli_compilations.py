@@ -29,7 +29,7 @@ COMMANDS = {
     "rank of a log": ("", "rank log.csv", 15),
     "rank of orders": ("", "rank orders.csv", 25),
     "rank by features": ("", "rank three.csv --items items.csv", 30),
-    "demo": ("", "demo", 30),
+    "demo": ("", "demo", 32),
     "compare": ("rank three.csv --out r", "compare r a b", 2),
     "suggest": ("rank three.csv --out r", "suggest r", 8),
     "predict": ("rank three.csv --out r", "predict r pairs.csv", 2),

@@ -183,7 +183,7 @@ def test_items_without_features_and_without_a_cross_check(files, tmp_path):
     assert "EP vs NUTS        skipped (--crosscheck none)" in text
     assert "Hyperparameters" not in text and "skill SD " in (tmp_path / "o/report.html").read_text()
     skill = az.from_netcdf(tmp_path / "o" / "posterior.nc")["posterior"]["f"]
-    assert set(skill["items"].values) == set(strength)
+    assert set(skill["item"].values) == set(strength)
 
 
 ORDERS = """# ALTERNATIVE NAME 1: Ada

@@ -227,14 +227,16 @@ class NamedRanker(SkillRanker):
     def _axes(self) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
         """Names of items, features, judges and categories, and the sites that have them."""
         coords, dims = super()._axes()
+        coords.pop("items", None)
+        coords["item"] = list(map(str, self.names_))
+        dims |= {site: ["item"] for site in ("f", "rate") if site in self._posterior().at}
         coords |= {"judge": list(map(str, self.judge_names_))} if self.judge_names_ else {}
         if self.covariate_units_:
             coords["covariate"] = list(self.covariate_units_)
             dims["covariate_effect"] = ["covariate"]
         if self.category_names_:
-            coords["item"] = list(map(str, self.names_))
             coords["category"] = list(map(str, self.category_names_))
-            dims |= {"f": ["item"], "category_skill": ["category", "item"]}
+            dims["category_skill"] = ["category", "item"]
         return coords, dims
 
     def _estimates(self, fit: ArenaFit) -> Any:

@@ -32,7 +32,8 @@ class OrdersEP(EP):
     >>> import jax
     >>> from bayesrank.models.orders import events, thurstone_orders
     >>> data = events([[2, 0, 1], [2, (0, 1)]], 3, [10_000, 7])
-    >>> result = OrdersEP(thurstone_orders).run(jax.random.key(0), 3, *data)
+    >>> engine = OrdersEP(thurstone_orders, hyperparameters="prior")
+    >>> result = engine.run(jax.random.key(0), 3, *data)
     >>> result.latent_sites, result.marginalized_sites
     (('f',), ('noise',))
     """

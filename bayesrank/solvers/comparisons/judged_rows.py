@@ -22,7 +22,7 @@ from bayesrank._validate import (
     check_numbered,
     check_outcomes,
     check_position,
-    check_weights,
+    check_row_weights,
 )
 from bayesrank.datasets.outcomes import LOSS, TIE, WIN
 
@@ -109,7 +109,7 @@ def judged_rows(
     said = np.full(count, WIN) if outcomes is None else check_outcomes(outcomes, count)
     place = np.zeros(count) if position is None else check_position(position, count)
     more = _covariates(covariates, count)
-    counts = np.ones(count) if weights is None else check_weights(weights, count)
+    counts = np.ones(count) if weights is None else check_row_weights(weights, "weights", count)
     judge, num_judges = _numbers(judges, "judges", count, num_judges)
     category, num_categories = _numbers(categories, "categories", count, num_categories)
     outcome = np.asarray(said)
