@@ -106,21 +106,19 @@ def judged_rows(
     """
     pairs = np.asarray(check_comparisons(comparisons, num_items), np.int64)
     count = len(pairs)
-    said = np.full(count, WIN) if outcomes is None else check_outcomes(outcomes, count)
+    said: Any = np.full(count, WIN) if outcomes is None else check_outcomes(outcomes, count)
     place = np.zeros(count) if position is None else check_position(position, count)
     more = _covariates(covariates, count)
     counts = np.ones(count) if weights is None else check_row_weights(weights, "weights", count)
     judge, num_judges = _numbers(judges, "judges", count, num_judges)
     category, num_categories = _numbers(categories, "categories", count, num_categories)
-    outcome = np.asarray(said)
     # The winner stands first, and ties come last; rows of one judge are neighbours in memory.
-    lost = outcome == LOSS
+    lost, tied = np.asarray(said) == LOSS, np.asarray(said) == TIE
     first, second = np.where(lost, pairs[:, ::-1].T, pairs.T)
     place, more = np.where(lost, -place, place), np.where(lost, -1.0, 1.0)[:, None] * more
-    order = np.lexsort((judge, outcome == TIE))
-    first, second, place, judge, category, counts, more = (
-        np.asarray(each)[order] for each in (first, second, place, judge, category, counts, more)
-    )
+    order = np.lexsort((judge, tied))
+    columns: Any = (first, second, place, judge, category, counts, more)
+    first, second, place, judge, category, counts, more = (np.asarray(c)[order] for c in columns)
     size = num_items * (1 + num_categories)
     blocks = {"f": slice(0, num_items), "category_skill": slice(num_items, size)}
     core = [SeenLatent(DIFFERENCE, 1.0, first), SeenLatent(DIFFERENCE, -1.0, second)]
@@ -146,7 +144,7 @@ def judged_rows(
     seen = _seen(core, own, judge, (num_judges, len(alone), size))
     return JudgedRows(
         counts.astype(np.float64),
-        int(np.sum(outcome == TIE)),
+        int(np.sum(tied)),
         num_judges,
         num_categories,
         outcomes is not None,
