@@ -126,6 +126,9 @@ def test_a_table_is_read_by_name_whatever_its_unit_and_its_sides(data, ranker):
     read = read_comparisons(single, columns=ColumnNames(covariates=("more",)))
     np.testing.assert_array_equal(read.covariates, data.covariates)
     assert "more" not in read.ignored_columns and "length_a" not in data.ignored_columns
+    with pytest.warns(match="read as"):
+        named = by_name.score(table, covariates=["length"])
+    assert named == pytest.approx(ranker.score(data))
     [unit] = ranker.covariate_units_.values()
     assert unit == pytest.approx(np.sqrt(np.mean(data.covariates**2)))
     pair, none = [("ash", "elm")], ranker.predict_proba([("ash", "elm")])

@@ -23,10 +23,11 @@ def read_log(source: Any, given: Mapping[str, Any], items: Any, features: Any) -
 
     `given` has arguments of `fit`; `items` and `features` are options of the ranker.
     """
-    chosen = given.get("covariates")
-    if isinstance(chosen, list | tuple) and all(isinstance(name, str) for name in chosen):
-        data = read_log(source, {**given, "covariates": None}, items, features)
-        return with_covariates(data, chosen)
+    named, rest = covariate_names(given["covariates"])
+    if named:
+        return with_covariates(
+            read_log(source, {**given, "covariates": rest}, items, features), named
+        )
     if not isinstance(source, ComparisonData):
         names, table = _items(items, features)
         _refuse_one(names)
@@ -48,6 +49,14 @@ def read_log(source: Any, given: Mapping[str, Any], items: Any, features: Any) -
         raise ValueError("comparisons names its items, and items names others; leave items out")
     _refuse_one(data.names)
     return data
+
+
+def covariate_names(covariates: Any) -> tuple[Sequence[str], Any]:
+    """Covariates that are names of what a table says of both sides, and all others."""
+    listed = isinstance(covariates, list | tuple) and len(covariates) > 0
+    if listed and all(isinstance(name, str) for name in covariates):
+        return covariates, None
+    return (), covariates
 
 
 def with_covariates(data: ComparisonData, names: Sequence[str]) -> ComparisonData:

@@ -52,17 +52,10 @@ class NamedRanker(SkillRanker):
 
         Parameters
         ----------
-        names : sequence, optional
-            One name for each item, in place of those of `fit`.
+        names, level, k, anchor
+            As for `bayesrank.PreferenceGP.rank`.
         category : hashable, optional
             A category, to rank by the skills in it.
-        level : float, default 0.9
-            Probability of the intervals of skills and ranks.
-        k : int, optional
-            Report the probability of being among the best `k`; 3 if not given.
-        anchor : hashable, optional
-            An item of `fit` from which skills are measured, in place of the average: intervals are
-            those of differences to it.
 
         Returns
         -------

@@ -18,7 +18,12 @@ from bayesrank.estimators.columns import (
 )
 from bayesrank.estimators.coming import Coming, read_coming
 from bayesrank.estimators.design import DesignChoice, check_design, fit_by_design
-from bayesrank.estimators.log import in_units, read_log
+from bayesrank.estimators.log import (
+    covariate_names,
+    in_units,
+    read_log,
+    with_covariates,
+)
 from bayesrank.estimators.named_ranker import NamedRanker
 from bayesrank.estimators.skill_ranker import Outcome
 from bayesrank.estimators.skills import fit_skills, moving
@@ -124,8 +129,8 @@ class Ranker(NamedRanker):
     there: try ``num_samples=200``. A million comparisons take about a minute.
 
     In simulated leagues of 12 teams and 40 games, 90% intervals of skill cover 90% with "integrate"
-    and 84% with "map". In logs of 5,000 comparisons with judges ("map") they cover 88.5%. If camps
-    of people disagree, intervals of orders are too narrow (``python -m benchmarks order-subsets``).
+    and 84% with "map". If camps of people disagree, intervals of orders are too narrow
+    (``python -m benchmarks order-subsets``).
 
     A row of data is a comparison, so scikit-learn's ``cross_val_score`` and ``GridSearchCV`` hold
     comparisons out. Rankers share compiled code: folds of one size compile once.
@@ -445,7 +450,9 @@ class Ranker(NamedRanker):
         posterior = self._posterior()
         given = {"ties": ties, "position": position, "judge": judge, "category": category}
         given |= {"time": time, "covariates": covariates, "sample_weight": sample_weight}
+        named, given["covariates"] = covariate_names(covariates)
         data = read_columns(comparisons, self.names_, given, self._fix("population"))
+        data = with_covariates(data, named) if named else data
         if data.orders is not None:
             raise ValueError("score takes comparisons of two items, and these are orders")
         said: dict[str, Any] = {"position": data.position}
