@@ -437,9 +437,8 @@ class EPResult(GaussianMoments):
 
     @property
     def _is_cheap_to_judge(self) -> bool:
-        whole = self.structure == "dense" and not self.marginalized_sites
-        few = self.joint_mean.size <= _MOST_LATENTS
-        return whole and few and self.traced.num_rows <= _MOST_ROWS
+        kept = self.structure == "dense" and not self.marginalized_sites
+        return kept and len(self.joint_mean) <= _MOST_LATENTS and self.traced.num_rows <= _MOST_ROWS
 
     def _known_accuracy(self) -> str:
         """What has been found out about the accuracy, or where to look."""

@@ -135,12 +135,7 @@ def judged_rows(
         blocks["position_effect"] = slice(size, size + 1)
         core.append(SeenLatent(ADVANTAGE, place, size))
         size += 1
-    alone: dict[str, int] = {}
-    own = []
-    if num_judges:
-        alone = {"reliability": 0} if position is None else {"bias": 0, "reliability": 1}
-        own = [] if position is None else [SeenLatent(ADVANTAGE, place, alone["bias"])]
-        own.append(SeenLatent(RELIABILITY, 1.0, alone["reliability"]))
+    alone, own = _own_latents(num_judges, None if position is None else place)
     seen = _seen(core, own, judge, (num_judges, len(alone), size))
     return JudgedRows(
         counts.astype(np.float64),
@@ -152,6 +147,16 @@ def judged_rows(
         alone,
         *seen,
     )
+
+
+def _own_latents(num_judges: int, place: Any) -> tuple[dict[str, int], list[SeenLatent]]:
+    """Numbers of each judge's own latents by name, and what rows see of them."""
+    if not num_judges:
+        return {}, []
+    if place is None:
+        return {"reliability": 0}, [SeenLatent(RELIABILITY, 1.0, 0)]
+    seen = [SeenLatent(ADVANTAGE, place, 0), SeenLatent(RELIABILITY, 1.0, 1)]
+    return {"bias": 0, "reliability": 1}, seen
 
 
 def _seen(
