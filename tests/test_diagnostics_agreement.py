@@ -10,8 +10,15 @@ from scipy.special import ndtr
 
 from bayesrank.cli.trust import trust_checks
 from bayesrank.cli.words import method
-from bayesrank.datasets import ComparisonData, read_comparisons
-from bayesrank.diagnostics.agreement import Residuals, clusters_of, mean_margins
+from bayesrank.datasets import ComparisonData, OrderEvents, read_comparisons
+from bayesrank.diagnostics import agreement
+from bayesrank.diagnostics.agreement import (
+    OrderResiduals,
+    Residuals,
+    clusters_of,
+    mean_margins,
+    order_scores,
+)
 from bayesrank.diagnostics.sensitivity import order_under_wide_prior
 from bayesrank.estimators import Ranker
 from bayesrank.solvers.comparisons import JudgedSkills, fit_arena
@@ -111,6 +118,108 @@ def test_tastes_of_few_judges_are_found():
     assert set(clusters_of(data)) == {"judge", "judge and pair"}
     said = checks(data)["Independent rows"]
     assert said.status == "warning" and "judges have tastes of their own" in said.sentence
+
+
+GRID = np.linspace(-9.0, 9.0, 1201)
+
+
+def density(skill):
+    return np.exp(-((GRID - skill) ** 2) / 2.0) / np.sqrt(2.0 * np.pi) * (GRID[1] - GRID[0])
+
+
+def chance_of_set(f):
+    """That item 0 of four performs best and item 3 worst, by quadrature."""
+    between = [ndtr(GRID[:, None] - f[k]) - ndtr(GRID - f[k]) for k in (1, 2)]
+    inside = np.tril(between[0] * between[1], -1)
+    return density(f[0]) @ inside @ density(f[3])
+
+
+def chance_of_choice(f):
+    """That item 0 of three performs best."""
+    return density(f[0]) @ (ndtr(GRID - f[1]) * ndtr(GRID - f[2]))
+
+
+@pytest.mark.parametrize(
+    ("groups", "chance_of"),
+    [
+        (((0,), (1, 2), (3,)), chance_of_set),
+        (((3,), (2, 1), (0,)), lambda f: chance_of_set(f[::-1])),
+        (((0,), (1, 2)), chance_of_choice),
+        (((0,), (1,)), lambda f: ndtr((f[0] - f[1]) / np.sqrt(2.0))),
+    ],
+)
+def test_the_score_of_an_order_is_the_derivative_of_its_log_probability(
+    groups, chance_of, monkeypatch
+):
+    monkeypatch.setattr(agreement, "_DRAWS", 40_000)
+    skills = np.array([0.3, -0.2, 0.9, 0.1])
+    found = order_scores(OrderEvents((groups,), np.ones(1, int)), skills).toarray()
+    expected = [
+        (np.log(chance_of(skills + step)) - np.log(chance_of(skills - step))) / 2e-4
+        for step in 1e-4 * np.eye(4)
+    ]
+    np.testing.assert_allclose(found[0], expected, atol=0.03)
+
+
+def best_worst(seed, tastes):
+    """Rows of 25 respondents who answer six sets of four items, and the true skills."""
+    rng = np.random.default_rng(seed)
+    skills, rows = np.linspace(0.6, -0.6, 6), []
+    for person in range(25):
+        own = skills + tastes * rng.normal(size=6)
+        for task in range(6):
+            shown = rng.choice(6, 4, replace=False)
+            felt = own[shown] + rng.normal(size=4)
+            marks = np.arange(4) == felt.argmax(), np.arange(4) == felt.argmin()
+            rows += [
+                (person, task, f"i{k}", int(b), int(w))
+                for k, b, w in zip(shown, *marks, strict=True)
+            ]
+    return pd.DataFrame(rows, columns=["respondent", "task", "item", "best", "worst"]), skills
+
+
+def test_several_orders_of_one_person_have_a_design_effect():
+    for seed in range(3):
+        for tastes in (0.0, 0.8):
+            frame, skills = best_worst(seed, tastes)
+            data = read_comparisons(frame)
+            orders, people = data.orders, data.clusters["respondent"]
+            assert orders is not None and orders.answers is not None
+            assert orders.answers.shape == (150, 2) and orders.answers[:, 1].sum() == 150
+            assert np.bincount(orders.answers[:, 0]).tolist() == orders.counts.tolist()
+            assert np.bincount(people).tolist() == [6] * 25
+            skills = skills[[int(name[1]) for name in data.names]]
+            draws = skills + 0.1 * np.random.default_rng(0).normal(size=(2000, 6))
+            found = OrderResiduals(orders, draws).design_effect("respondent", people)
+            assert (found.value > max(1.3, found.by_chance)) == (tastes > 0)
+
+
+def test_copies_of_orders_have_the_design_effect_of_their_number():
+    orders = ["a > b > c", "b > c > a", "c > a > b", "a > c > b"]
+    more = {"who": list("wxyzwxyz"), "why": [*range(5), 5, 6, 6]}
+    data = read_comparisons(pd.DataFrame({"order": orders * 2, **more}))
+    assert data.clusters.keys() == {"why"}  # four cells of `who` say nothing
+    draws = np.random.default_rng(0).normal(size=(500, 3))
+    assert data.orders is not None
+    rows = OrderResiduals(data.orders, draws)
+    assert rows.design_effect("who", np.arange(8) % 4).value == pytest.approx(4 / 3 * 7 / 8 * 2)
+    assert rows.design_effect("row", np.arange(8)).value == pytest.approx(1.0)
+    twice = read_comparisons(pd.DataFrame({"order": orders, "weight": 2}))
+    assert twice.orders is not None
+    again = OrderResiduals(twice.orders, draws).design_effect("row", np.arange(4))
+    assert again.value == pytest.approx(2.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tastes", [0.0, 0.8])
+def test_pooled_respondents_are_said_and_checked(tastes):
+    data = read_comparisons(best_worst(0, tastes)[0])
+    assert data.unused_column_hints[0].startswith("Orders have no judges yet: several of one resp")
+    said = checks(data)["Independent rows"]
+    assert said.status == ("warning" if tastes else "ok")
+    if tastes:
+        assert "orders of the same respondent agree (design effect 1." in said.sentence
+        assert "keep one order for each respondent, or rank groups that agree" in said.sentence
 
 
 @pytest.mark.parametrize("style", [0.4, -0.4])

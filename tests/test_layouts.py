@@ -516,7 +516,23 @@ SUBTLE: dict[str, tuple[str | bytes, dict[str, Any], str]] = {
         "respondent,task,item,best,worst\n1,1,a,1,0\n1,1,b,0,1\n1,2,a,0,1\n1,2,b,1,0\n",
         {"judge": "respondent"}, "orders have no judges yet; leave out --judge",
     ),
+    "teams_of_winners.csv": (
+        "winners,losers\np|q,r|s\nq|p,s|r\n", {}, "'p|q' is more than one item; teams",
+    ),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("who", ["respondent", "Participant ID", "sys_RespNum", "voter", "labeler"])
+@pytest.mark.parametrize("layout", ["sets", "order"])
+def test_people_who_give_several_orders_are_warned_of(who, layout):
+    marks = ("a", 1, 0), ("b", 0, 1)
+    rows = [(person, task, *mark) for person in "uv" for task in "12" for mark in marks]
+    frame = pd.DataFrame(rows, columns=[who, "task", "item", "best", "worst"])
+    if layout == "order":
+        frame = frame.assign(order="a > b")[[who, "order"]]
+    first = read_comparisons(frame).unused_column_hints[0]
+    assert first.startswith(f"Orders have no judges yet: several of one {who} count as independent")
+    assert not read_comparisons(frame[frame[who] == "u"]).unused_column_hints
 
 
 @pytest.mark.parametrize("name", SUBTLE)

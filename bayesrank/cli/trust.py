@@ -21,6 +21,7 @@ _ORDER: tuple[CheckStatus, ...] = ("warning", "ok", "not checked", "n/a")
 _MOST_SHIFT, _STANDARD_ERRORS = 0.1, 4.0
 _MOST_IN_TIME, _DRAWS = 2_000, 200  # comparisons with times, and draws of their margins
 _MOST_ITEMS = 2_000  # whose information matrix is inverted
+_MOST_PLACES = 100_000  # of different orders, whose performances are drawn
 # Logs of the model have a design effect of 1.25 at most, and above that of random signs in 5%.
 _DESIGN_EFFECT, _SURE, _SHARE, _SAME_ORDER = 1.2, 3.0, 0.55, 0.8
 _FEWEST = 100  # effective draws of importance sampling that say something
@@ -43,7 +44,7 @@ def trust_checks(
     result: Any = None,
 ) -> tuple[Check, ...]:
     """All checks, warnings first; `found` is a sentence where EP was not checked."""
-    repeats, sways = _agreement(data, params, result)
+    repeats, sways = _agreement(data, skills, params, result)
     checks = (
         Check("Data", *_enough(summary)),
         Check("Connected", *_connected(data, summary)),
@@ -158,10 +159,10 @@ def _position(data: ComparisonData) -> tuple[CheckStatus, str]:
 
 
 def _agreement(
-    data: ComparisonData, params: Params, result: Any
+    data: ComparisonData, skills: np.ndarray, params: Params, result: Any
 ) -> "tuple[list[DesignEffect], list[Sway]]":
     """Design effects of what rows share, the largest first, and effects of what sides have."""
-    from bayesrank.diagnostics.agreement import Residuals, clusters_of
+    from bayesrank.diagnostics.agreement import OrderResiduals, Residuals, clusters_of
     from bayesrank.estimators.skills import ranker_posterior
 
     clusters = clusters_of(data)
@@ -171,10 +172,14 @@ def _agreement(
     def chance(margin: np.ndarray) -> np.ndarray:
         return np.asarray(win_chance(margin, params))
 
-    prior_sd = float(params.get("scale", params.get("amplitude", 1.0)))
-    rows = Residuals(data, ranker_posterior(result), chance, prior_sd)
+    sways = []
+    if data.orders is not None:
+        rows = OrderResiduals(data.orders, skills)
+    else:
+        prior_sd = float(params.get("scale", params.get("amplitude", 1.0)))
+        rows = Residuals(data, ranker_posterior(result), chance, prior_sd)
+        sways = [rows.sway(name, gap) for name, gap in data.contrasts.items()]
     effects = [rows.design_effect(name, codes) for name, codes in clusters.items()]
-    sways = [rows.sway(name, gap) for name, gap in data.contrasts.items()]
     return (
         sorted(effects, key=lambda each: -each.value),
         sorted(sways, key=lambda each: -abs(each.z)),
@@ -182,29 +187,34 @@ def _agreement(
 
 
 def _has_margins(data: ComparisonData, result: Any) -> bool:
-    """Whether one skill an item decides comparisons, of not too many items for their matrix."""
-    still = data.orders is None and data.times is None and result is not None
-    return still and data.num_items <= _MOST_ITEMS
+    """Whether one skill an item decides all, of not too many items for their matrix."""
+    places = 0 if data.orders is None else sum(sum(map(len, each)) for each in data.orders.groups)
+    still = data.times is None and result is not None
+    return still and data.num_items <= _MOST_ITEMS and places <= _MOST_PLACES
 
 
 def _independent(data: ComparisonData, effects: "list[DesignEffect]") -> tuple[CheckStatus, str]:
     if not effects:
-        if data.orders is not None:
-            return "n/a", "the check is for comparisons"
-        none = "no column of the file repeats"
-        return ("not checked", "skills move") if data.times is not None else ("n/a", none)
+        if data.times is not None:
+            return "not checked", "skills move"
+        if data.clusters:
+            return "not checked", "there are too many items or different orders"
+        return "n/a", "no column of the file repeats"
     worst = effects[0]
+    row = "comparison" if data.orders is None else "order"
     if not _is_large(worst):
         names = ", ".join(each.column for each in effects[:3])
-        return "ok", f"rows of the same {names} agree no more than others"
+        return "ok", f"{row}s of the same {names} agree no more than others"
     if worst.column == "judge":
         fix = "judges have tastes of their own; read differences with that in mind, or add judges"
     elif worst.column == "judge and pair":
         fix = "keep one row for each judge and pair"
+    elif data.orders is not None:
+        fix = f"keep one order for each {worst.column}, or rank groups that agree separately"
     else:
         fix = f"keep one row for each {worst.column}, or name it with --category or --judge"
     return "warning", (
-        f"rows of the same {worst.column} agree (design effect {worst.value:.1f}): intervals are "
+        f"{row}s of the same {worst.column} agree (design effect {worst.value:.1f}): intervals are "
         f"{np.sqrt(worst.value):.1f} times too narrow; {fix}"
     )
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bayesrank.datasets import cells
 from bayesrank.datasets.doubts import refuse_team_rows, refuse_teams
-from bayesrank.datasets.layouts import naming, sides_of
+from bayesrank.datasets.layouts import PEOPLE, naming, sides_of
 from bayesrank.datasets.table import Column, Table, plain_key
 
 _EVENTS = (
@@ -22,11 +22,6 @@ _EVENTS = (
     *("game_no", "tableid", "ballotid", "setid", "taskid", "questionid"),
     *("game", "match", "race", "event", "heat", "contest", "tournament", "session", "ballot"),
     *("set", "task", "question", "round", "trial"),
-)
-_VOTERS = (
-    *("voter", "judge", "voterid", "judgeid", "respondent", "respondentid", "rater", "resp"),
-    *("participant", "participantid", "respnum", "sysrespnum", "user", "userid", "username"),
-    *("annotator", "annotatorid", "worker", "workerid", "reviewer", "assessor"),
 )
 _PLAYERS = (
     *("player", "driver", "horse", "competitor", "runner", "athlete", "rider", "playername"),
@@ -117,7 +112,7 @@ def _chosen(
 
 def marked(table: Table) -> Table | None:
     """A row for each item of a set, with 1 where it is the best and 1 where it is the worst."""
-    event = table.column(*_EVENTS) or table.column(*_VOTERS)
+    event = table.column(*_EVENTS) or table.column(*PEOPLE)
     item, best, worst = table.column("item", "option"), table.column("best"), table.column("worst")
     if event is None or item is None or best is None or worst is None:
         return None
@@ -130,7 +125,7 @@ def free_for_all(table: Table) -> Table | None:
     """A row for each participant of a game, with a place, or a score."""
     event, item, place = table.column(*_EVENTS), table.column(*_PLAYERS), table.column(*_PLACES)
     place = place if place and any(map(_RANK.fullmatch, place.values)) else None
-    event = event or (table.column(*_VOTERS) if place else None)
+    event = event or (table.column(*PEOPLE) if place else None)
     column = place or table.column(*_POINTS)
     if event is None or item is None or event is item or column is None or sides_of(table):
         return None
@@ -166,7 +161,7 @@ def _events(
     """One order for each event, lowest values first; who has none is left out."""
     cells.refuse_nothing(table, item)
     refuse_teams(table, [item])
-    voter, season = table.column(*_VOTERS), table.column("season", "year")
+    voter, season = table.column(*PEOPLE), table.column("season", "year")
     event = _both(table, event, voter if voter is not item else None)
     if len({*zip(event.codes.tolist(), item.codes.tolist(), strict=True)}) < len(table.rows):
         event = _both(table, event, season)  # numbered anew in each

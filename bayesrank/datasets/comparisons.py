@@ -284,8 +284,8 @@ def _is_list(cell: str) -> bool:
 def _of_one_judge(found: Found) -> tuple[str, ...]:
     """A sentence on people who gave several orders each, which count as those of others."""
     return tuple(
-        f"Orders have no judges yet: several of one {column.name} count as independent, and if "
-        "tastes differ, intervals are too narrow."
+        f"Orders have no judges yet: several of one {column.name} count as independent. If "
+        "people differ, intervals are too narrow; the check 'Independent rows' says by how much."
         for column in found.rest
         if is_alike(column.name, "judge")
         and (found.table.counts is not None or 1 < len(column.values) < len(column.codes))
@@ -303,8 +303,15 @@ def _from_order_cells(found: Found, known: Items | None, chosen: ColumnNames) ->
     rows = table.rows[column.first()].tolist()
     said = [Order(*each) for each in zip(rows, voters.astype(int).tolist(), orders, strict=True)]
     names = dict.fromkeys(name for order in orders for group in order for name in group)
+    data = implied(table.path, tuple(names), said, known, chosen.fold_names)
+    compares = np.array([len(each.groups) > 1 for each in said])
+    rows_kept = compares[column.codes] & (weight > 0)
+    number = np.cumsum(compares & (voters > 0)) - 1  # of each order among those that compare
+    answers = np.column_stack([number[column.codes], weight])[rows_kept].astype(np.int64)
     return replace(
-        implied(table.path, tuple(names), said, known, chosen.fold_names),
+        data,
+        orders=data.orders and replace(data.orders, answers=answers),
+        clusters={n: codes[rows_kept] for n, codes in unused.clusters(found.rest).items()},
         ignored_columns=tuple(column.name for column in found.rest),
         unused_column_hints=(*_of_one_judge(found), *unused_column_hints(found, found.rest)),
         layout=found.layout.example,

@@ -17,6 +17,9 @@ class OrderEvents:
         not compared.
     counts
         How often each was given, shape (N,).
+    answers
+        For each row of a file, the number of its order and how often the row counts, shape (R, 2);
+        None if orders have no rows.
 
     Examples
     --------
@@ -29,6 +32,7 @@ class OrderEvents:
 
     groups: tuple[tuple[tuple[int, ...], ...], ...]
     counts: np.ndarray
+    answers: np.ndarray | None = None
 
 
 _BY_ROW = (
@@ -92,7 +96,7 @@ class ComparisonData:
         Sentences on how the file was understood, and what of it was left out.
     clusters
         Columns that were not used and have repeats, by name: the number of the cell of each
-        comparison, shape (K,).
+        comparison, shape (K,), or of each row of `orders.answers`, shape (R,).
     contrasts
         What was not used of both sides, by name: the winner's number less the loser's, shape (K,).
     unused_column_hints

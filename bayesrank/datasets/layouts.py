@@ -76,12 +76,10 @@ class Found(NamedTuple):
         return tuple(c for c in self.table.columns if c.name and c.name not in taken)
 
 
-_JUDGES = (
-    *("judge", "judges", "judge_id", "judge_name", "judge_model", "annotator", "annotator_id"),
-    *("rater", "assessor", "reviewer", "evaluator", "voter", "user", "user_id"),
-    *("username", "public_username", "respondent", "respondent_id", "participant", "worker"),
-    "visitor_id",
-)
+_WHO = "judge annotator rater reviewer voter user respondent participant worker".split()
+_BY_ID = (f"{who}_id" for who in (*_WHO, "visitor", "subject", "person", "panelist"))
+PEOPLE = (*_WHO, *_BY_ID, "judges", "judge_name", "judge_model", "assessor", "evaluator", "labeler")
+PEOPLE += ("username", "public_username", "resp", "respnum", "sys_respnum", "panelist")
 _CATEGORIES = (
     *("group", "groups", "category", "categories", "topic", "task", "domain", "language"),
     *("surface", "selected_category"),
@@ -177,7 +175,7 @@ OUTCOME = ColumnRole(
 _EQUAL = ColumnRole(("tie", "is_tie", "is_draw", "both_equal", "is_equal"), True)
 _WEIGHT = ColumnRole(("weight", "count"), True, _WEIGHTS, "weights")
 _BESIDE = {
-    "judge": ColumnRole(("judge",), True, _JUDGES, "judges"),
+    "judge": ColumnRole(("judge",), True, PEOPLE, "judges"),
     "category": ColumnRole(("group", "category"), True, _CATEGORIES, "categories"),
     "weight": _WEIGHT,
     # Times are never recognised, because skills that move are another model.
@@ -190,7 +188,7 @@ _WON, _LOST = zip(
     *(("winner", "loser"), ("winner_name", "loser_name"), ("winner_text", "loser_text")),
     *(("winner_id", "loser_id"), ("winner/tie", "loser/tie"), ("winning_team", "losing_team")),
     *(("chosen_model", "rejected_model"), ("chosen", "rejected"), ("better", "worse")),
-    *(("wteam", "lteam"), ("wteamid", "lteamid"), ("preferred", "rejected")),
+    *(("wteam", "lteam"), ("wteamid", "lteamid"), ("preferred", "rejected"), ("winners", "losers")),
     strict=True,
 )
 WON_POINTS = [

@@ -7,6 +7,10 @@ cluster (a question, a judge) go together, that error has a variance larger than
 rows by the design effect [1]_: intervals are too narrow by its square root. Random signs of the
 residuals say what chance alone makes of few rows.
 
+An order has a score of its own: by how much the performances of its items are expected to differ
+from their skills, given the order. Draws from the worst group upward, each above the best of the
+group below, have that expectation with weights.
+
 References
 ----------
 .. [1] Liang, K.-Y. and Zeger, S. L. (1986). Longitudinal data analysis using generalized linear
@@ -19,14 +23,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.special import log_ndtr, ndtr, ndtri, softmax
 
-from bayesrank.datasets import ComparisonData
+from bayesrank.datasets import ComparisonData, OrderEvents
 from bayesrank.solvers.comparisons import EPSkills, JudgedSkills
 
 Array = NDArray[np.float64]
 
 _SIGNS = 19  # random ones: as large a design effect by chance has a probability of 5%
 _STEP = 1e-3
+_DRAWS, _DRAWN_AT_ONCE = 400, 2_000_000  # of the performances in an order
 
 
 class DesignEffect(NamedTuple):
@@ -45,7 +51,88 @@ class Sway(NamedTuple):
     z: float  # how many standard errors from none
 
 
-class Residuals:
+class _Scores:
+    """Scores of R rows for n items, and the metric of the errors of skills that they make."""
+
+    weights: Array  # how often each row counts
+    _scores: Any  # sparse, shape (R, n)
+    _metric: Array  # shape (n, n)
+
+    def design_effect(self, column: str, codes: NDArray[np.integer[Any]]) -> DesignEffect:
+        """Compare clusters, numbered for each row by `codes`, with independent rows."""
+        count = len(codes)
+        _, codes = np.unique(codes, return_inverse=True)
+        number = codes.max() + 1
+        own: Any = sparse.csr_array(
+            (np.ones(count), (codes, np.arange(count))), shape=(number, count)
+        )
+        alone = self._variance(np.sqrt(self.weights)[:, None] * self._scores)
+        rng = np.random.default_rng(0)
+
+        def ratio(signs: Array) -> float:
+            found = self._variance(own @ ((signs * self.weights)[:, None] * self._scores))
+            return number / (number - 1) * (count - 1) / count * found / alone
+
+        by_chance = [ratio(rng.choice([-1.0, 1.0], count)) for _ in range(_SIGNS)]
+        return DesignEffect(column, ratio(np.ones(count)), max(by_chance))
+
+    def _variance(self, sums: Any) -> float:
+        """Trace of the covariance of skills by independent sums of scores."""
+        return float(np.sum((sums.T @ sums).toarray() * self._metric))
+
+
+class OrderResiduals(_Scores):
+    """Scores of the rows of a file of orders.
+
+    Parameters
+    ----------
+    orders
+        Orders with their `answers`.
+    skills
+        Draws of the skills, shape (draws, n), in units of the noise.
+    """
+
+    def __init__(self, orders: OrderEvents, skills: Array) -> None:
+        number, weights = np.asarray(orders.answers).T
+        self.weights = weights.astype(np.float64)
+        self._scores = order_scores(orders, skills.mean(axis=0))[number]
+        inside = np.cov(skills - skills.mean(axis=1, keepdims=True), rowvar=False)
+        self._metric = inside @ inside
+
+
+def order_scores(orders: OrderEvents, skills: Array) -> Any:
+    """Derivative of the log probability of each of N orders by the skills, sparse, (N, n)."""
+    shapes: dict[tuple[int, ...], list[int]] = {}
+    for number, groups in enumerate(orders.groups):
+        shapes.setdefault(tuple(map(len, groups)), []).append(number)
+    rng, parts = np.random.default_rng(0), []
+    for sizes, numbers in shapes.items():
+        at_once = max(1, _DRAWN_AT_ONCE // (_DRAWS * sum(sizes)))
+        for start in range(0, len(numbers), at_once):
+            some = numbers[start : start + at_once]
+            items = np.array([[i for group in orders.groups[k] for i in group] for k in some])
+            values = _above_skill(skills[items], sizes, rng)
+            parts.append((values.ravel(), np.repeat(some, sum(sizes)), items.ravel()))
+    values, rows, columns = map(np.concatenate, zip(*parts, strict=True))
+    shape = (len(orders.groups), len(skills))
+    return sparse.csr_array((values, (rows, columns)), shape=shape)
+
+
+def _above_skill(skills: Array, sizes: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """Mean performances less skills (E, L) in orders of items of these skills, best first."""
+    floor = np.full((len(skills), _DRAWS), -np.inf)
+    log_weight, drawn = np.zeros(floor.shape), []
+    for own in reversed(np.split(skills, np.cumsum(sizes)[:-1], axis=1)):
+        above = own[:, None] - floor[..., None]
+        tail = np.maximum(rng.random(above.shape) * ndtr(above), np.finfo(float).tiny)  # not 0
+        drawn.append(-ndtri(tail))
+        log_weight += log_ndtr(above).sum(axis=-1)
+        floor = (own[:, None] + drawn[-1]).max(axis=-1)
+    weight = softmax(log_weight, axis=1)
+    return np.einsum("es,esl->el", weight, np.concatenate(drawn[::-1], axis=-1))
+
+
+class Residuals(_Scores):
     """What is left of comparisons at the posterior means.
 
     Parameters
@@ -97,25 +184,7 @@ class Residuals:
         self._inverse = np.linalg.inv(information + np.eye(n) / prior_sd**2)
         inside = self._inverse - self._inverse.mean(axis=0)
         self._metric = inside.T @ inside  # of errors of skills about their average
-        self._alone = self._variance(self.weights * self.residual**2)
-
-    def design_effect(self, column: str, codes: NDArray[np.integer[Any]]) -> DesignEffect:
-        """Compare clusters, numbered for each row by `codes`, with independent rows."""
-        count = len(codes)
-        _, codes = np.unique(codes, return_inverse=True)
-        number = codes.max() + 1
-        own: Any = sparse.csr_array(
-            (np.ones(count), (codes, np.arange(count))), shape=(number, count)
-        )
-        rng = np.random.default_rng(0)
-
-        def ratio(signs: Array) -> float:
-            sums = own @ ((signs * self.weights * self.residual)[:, None] * self._sides)
-            found = float(np.sum((sums.T @ sums).toarray() * self._metric))
-            return number / (number - 1) * (count - 1) / count * found / self._alone
-
-        by_chance = [ratio(rng.choice([-1.0, 1.0], count)) for _ in range(_SIGNS)]
-        return DesignEffect(column, ratio(np.ones(count)), max(by_chance))
+        self._scores = self.residual[:, None] * self._sides
 
     def sway(self, column: str, gap: Array) -> Sway:
         """Look for an effect of a number that the winner has `gap` (K,) more of than the loser."""
@@ -125,11 +194,6 @@ class Residuals:
         effect = pull / (self._slope @ apart**2 or 1.0)
         error = np.sqrt(self.weights @ (self.residual * apart) ** 2)
         return Sway(column, float(self._expected(np.array(effect))), float(pull / (error or 1.0)))
-
-    def _variance(self, squares: Array) -> float:
-        """Trace of the covariance of skills by independent rows of these squares of residuals."""
-        middle = (self._sides.T @ (squares[:, None] * self._sides)).toarray()
-        return float(np.sum(middle * self._metric))
 
 
 def mean_margins(data: ComparisonData, posterior: EPSkills | JudgedSkills) -> Array:
