@@ -25,13 +25,6 @@ RESULTS = {"card.png", "ranker.npz", "ranking.csv", "ranking.json", "report.html
 ALL = RESULTS | {"posterior.nc", "ranking.png"}
 
 
-class _Posterior:
-    """Stands in for ArviZ's object: only what the command line uses of it."""
-
-    def to_netcdf(self, filename, engine):
-        Path(filename).write_text(engine)
-
-
 class _Ranker:
     """Stands in for the fitted estimator."""
 
@@ -64,7 +57,7 @@ def seen(monkeypatch):
         with steps.step("Drawing"):
             checks = (Check("Right", "ok", "by all means"),)
         return pipeline.Analysis(
-            checks, ("A note.",), ("Of the method.",), _Posterior(), {"ranking.png": drawn(Figure)}
+            checks, ("A note.",), ("Of the method.",), b"HDF", {"ranking.png": drawn(Figure)}
         )
 
     monkeypatch.setattr(pipeline, "rank_items", rank_items)
@@ -262,10 +255,10 @@ def test_a_failure_while_writing_leaves_earlier_results_alone(folder, seen, monk
     assert names_in("o") == ALL
     before = {path: path.read_bytes() for path in Path("o").iterdir()}
 
-    def full(self, filename, engine):
+    def full(self, path):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(_Posterior, "to_netcdf", full)
+    monkeypatch.setattr(_Ranker, "save", full)
     assert run(*"rank c.csv --out o --save all --seed 5 --quiet".split()) == 2
     assert "cannot be written (No space left on device)" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in Path("o").iterdir()} == before

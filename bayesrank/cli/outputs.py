@@ -91,21 +91,27 @@ def refused(fix: str, what: str = "") -> Iterator[None]:
 
 
 def write(path: Path, thing: Any) -> None:
-    """Write a result in the way of its kind: text, PNG, table, posterior, arrays, or model."""
+    """Write a result in the way of its kind: text, bytes, table, or model."""
     if isinstance(thing, str | bytes):
         path.write_bytes(thing if isinstance(thing, bytes) else thing.encode())
     elif hasattr(thing, "itertuples"):
         with path.open("wb") as file:
             _write_rows(file, table_rows(thing))
-    elif hasattr(thing, "to_netcdf"):
-        thing.to_netcdf(str(path), engine="h5netcdf")
     else:
         thing.save(path)
 
 
-def compact(posterior: Any) -> Any:
-    """A posterior of ArviZ with few draws, and digits of single precision, as make a small file."""
-    groups = [posterior[name] for name in ("posterior", "log_likelihood") if name in posterior]
+def netcdf(posterior: Any) -> bytes:
+    """A posterior of ArviZ as a small file: few draws, and digits of single precision.
+
+    It is made in memory, since HDF5 ends a process whose disk is full.
+    """
+    import xarray as xr
+
+    # ArviZ 1 has xarray's trees.
+    tree = isinstance(posterior, xr.DataTree)
+    whole = posterior if tree else xr.DataTree.from_dict(dict(posterior.items()))
+    groups = [whole[name] for name in ("posterior", "log_likelihood") if name in whole.children]
     draws = groups[0].sizes["draw"]
     numbers = sum(each.size for group in groups for each in group.data_vars.values())
     step = -(-draws // max(_FEWEST_DRAWS, _NUMBERS * draws // numbers))
@@ -119,9 +125,7 @@ def compact(posterior: Any) -> Any:
             each.encoding["zlib"] = True
         return single.assign_attrs(group.attrs)
 
-    # ArviZ 1 has xarray's trees.
-    of_all = getattr(posterior, "map_over_datasets", None) or posterior.map
-    return of_all(small)
+    return bytes(whole.map_over_datasets(small).to_netcdf(engine="h5netcdf"))
 
 
 def drawn(plot: Callable[..., Any], *args: Any, **options: Any) -> bytes:

@@ -13,7 +13,7 @@ import numpy as np
 from bayesrank._memory import TooLargeError
 from bayesrank._states import state_bytes
 from bayesrank.cli.document import DOCUMENT, MOST_PAIRS, document, dumped, refuse_another_input
-from bayesrank.cli.outputs import Job, OutputError, compact, csv_text, drawn, job
+from bayesrank.cli.outputs import Job, OutputError, csv_text, drawn, job, netcdf
 from bayesrank.cli.progress import Steps
 from bayesrank.cli.report import report
 from bayesrank.cli.tables import checks_table, legend, meanings, ranking_table
@@ -112,7 +112,7 @@ class Analysis(NamedTuple):
     checks: tuple[Check, ...]
     notes: tuple[str, ...]  #: sentences on effects, to print below the table
     method: tuple[str, ...]  #: those on hyperparameters
-    posterior: Any  #: ArviZ InferenceData (0.x) or DataTree (1.x)
+    posterior: bytes | None  #: netCDF
     figures: dict[str, bytes]  #: by file name, one of `FIGURES`
 
 
@@ -239,7 +239,7 @@ def analyse(data: ComparisonData, settings: Settings, ranking: Ranking, steps: S
     figures, posterior = {}, None
     if settings.save == "all":
         with steps.step("Drawing"):
-            figures, posterior = _draw(data, ranking, check), compact(ranker.to_arviz())
+            figures, posterior = _draw(data, ranking, check), netcdf(ranker.to_arviz())
     notes = (*notes_on(data, ranker.params_), *ranker.notes(settings.level))
     how = method(data, ranker.params_, _spread(result, settings.level), settings.level)
     return Analysis(checks, notes, how, posterior, figures)

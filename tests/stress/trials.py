@@ -1,4 +1,4 @@
-"""Commands and fits under a bad clock, with long names and many orders, and under signals."""
+"""Commands and fits under bad conditions: clocks, disks, names, sizes and signals."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -85,6 +86,12 @@ def clock(folder: Path, times: int) -> str:
     return f"{len(commands) * times} commands, each as with the right clock"
 
 
+def full(folder: Path, times: int) -> str:
+    """A disk that fills up while files are written."""
+    call = ["unshare", "--user", "--map-root-user", "--mount", sys.executable, "-m", "stress.disk"]
+    return _said([*call, str(folder), str(times)], cwd=Path(__file__).parents[1])
+
+
 def names(folder: Path, times: int) -> str:
     """Names of 100,000 characters."""
     long = [letter * 100_000 for letter in "ABC"]
@@ -158,22 +165,26 @@ _INTERRUPTS = """
 
 def interrupts(folder: Path, times: int) -> str:
     """An interactive process that is interrupted at random moments of fits, and goes on."""
-    cut = int(_python(_INTERRUPTS, [str(times)], {"XDG_CACHE_HOME": str(folder)}))
+    cut = int(_python(_INTERRUPTS, times, XDG_CACHE_HOME=str(folder)))
     return f"{times} interrupts, {cut} of them raised: answers are of the old fit or the new one"
 
 
-def _python(code: str, args: list[str], env: Mapping[str, str]) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), *args], text=True, capture_output=True,
-        env={**os.environ, **env}, timeout=3000,
-    )  # fmt: skip
+def _said(call: list[str], **options: Any) -> str:
+    done = subprocess.run(call, text=True, capture_output=True, timeout=5000, **options)
     if done.returncode:
         raise AssertionError(f"ended with {done.returncode}: {done.stderr[-2000:]}")
-    return done.stdout
+    return done.stdout.strip()
+
+
+def _python(code: str, *args: object, **env: str) -> str:
+    call = [sys.executable, "-c", textwrap.dedent(code), *map(str, args)]
+    return _said(call, env={**os.environ, **env})
 
 
 # Each trial, and how often it is repeated, or how large it is, by default.
-TRIALS: dict[Callable[[Path, int], str], int] = {clock: 3, names: 3, orders: 100, interrupts: 200}
+TRIALS: dict[Callable[[Path, int], str], int] = {
+    clock: 3, full: 60, names: 3, orders: 100, interrupts: 200,
+}  # fmt: skip
 
 
 @click.command()
