@@ -24,7 +24,6 @@ if TYPE_CHECKING:
         PreferenceGP,
         Ranker,
         RankRLS,
-        ScoreRanker,
     )
     from bayesrank.inferencedata import to_arviz
 
@@ -39,7 +38,6 @@ __all__ = [
     "PreferenceGP",
     "RankRLS",
     "Ranker",
-    "ScoreRanker",
     "__version__",
     "to_arviz",
 ]

@@ -21,7 +21,6 @@ from bayesrank import (
     PreferenceGP,
     Ranker,
     RankRLS,
-    ScoreRanker,
 )
 from bayesrank.infer import EP
 from bayesrank.models import ordinal_gp, preference_gp, score_table, thurstone
@@ -246,7 +245,7 @@ def score_tables(seed: int) -> Trial:
     board.insert(0, "system", [f"s{i}" for i in range(n)])
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)
     chance = expit(truth["ability"][:, None] - truth["difficulty_spread"] * nodes)
-    return of_draws(ScoreRanker().fit(board).samples(), chance @ weights / weights.sum())
+    return of_draws(Ranker().fit(board).samples(), chance @ weights / weights.sum())
 
 
 def normal_means(seed: int, *, n: int) -> Trial:
@@ -288,7 +287,7 @@ def _all() -> Iterator[Case]:
     yield case("Bayes point, EP, noise at its median", bayes_point, times=2, choice="prior")
     yield case("OnlineBayesPoint, examples 1 to 100", online_bayes_point, first=0, last=100)
     yield case("OnlineBayesPoint, examples 101 to 300", online_bayes_point, first=100, last=300)
-    yield from (case("ScoreRanker, 10 x 40", score_tables), case("RankRLS", rank_rls))
+    yield from (case("Ranker, scores 10 x 40", score_tables), case("RankRLS", rank_rls))
     yield case("LabelRanker", labels)
     yield case("LabelRanker, linear", labels, kernel="linear")
     yield case("LabelRanker, linear, maximum", labels, kernel="linear", **maximum)

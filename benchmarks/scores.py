@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import expit
 
 from bayesrank.datasets import ScoreTable
-from bayesrank.estimators import ScoreRanker
+from bayesrank.estimators import Ranker
 
 Array = Any
 LEVEL = 0.9
@@ -188,11 +188,11 @@ def scores(size: tuple[str, ...], kind: tuple[str, ...], share: float) -> None:
         for seed in range(boards):
             board = world(n, count, seed, **KINDS[how])
             start = time.process_time()
-            ranker = ScoreRanker(num_samples=_DRAWS).fit(board.table)
+            ranker = Ranker(num_samples=_DRAWS).fit(board.table)
             draws = ranker.samples()
             spent[0] += time.process_time() - start
             ours.append(judged(draws, board.truth))
-            these.append(judged(ranker.samples("these tasks"), board.here))
+            these.append(judged(ranker.set_params(question="these tasks").samples(), board.here))
             start = time.process_time()
             resampled = bootstrapped(board, seed)
             spent[1] += time.process_time() - start

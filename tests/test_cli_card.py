@@ -33,9 +33,14 @@ def of_names(names, spread=3.0, elo=None):
     summary = summarize(draws, names)
     columns = {name: np.asarray(v).tolist() for name, v in file_columns(summary, elo).items()}
     items = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    said = headline(summary, draws, lambda gap: 0.5 + 0.1 * gap)._asdict()
+    said = headline(summary, lambda tied: "They are close.")._asdict()
     return {
-        **{"title": "A title " * 40, "counts": "8 items, 9 comparisons", "level": 0.9},
+        **{
+            "title": "A title " * 40,
+            "counts": "8 items, 9 comparisons",
+            "level": 0.9,
+            "measure": "skill",
+        },
         "rankings": [{"category": "", **said, "items": items}],
     }
 

@@ -4,6 +4,7 @@ import io
 import re
 import time
 import warnings
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,14 @@ from bayesrank.cli.ask_screen import leaders_table
 from bayesrank.cli.progress import Steps
 from bayesrank.cli.tables import legend, ranking_table
 from bayesrank.cli.trust import trust_checks
-from bayesrank.cli.words import counts, elo_per_skill, headline, moment, win_chance
+from bayesrank.cli.words import (
+    counts,
+    elo_per_skill,
+    headline,
+    moment,
+    needed_comparisons,
+    win_chance,
+)
 from bayesrank.datasets import ComparisonData, read_comparisons
 from bayesrank.ranking import count_records, summarize
 from bayesrank.ranking.columns import EloScale, columns_of, count_text, percent
@@ -155,7 +163,7 @@ def test_conclusion_of_items_too_close_and_of_components():
 
 
 def _verdict(summary, draws):
-    found = headline(summary, draws, lambda d: float(win_chance(d, {})))
+    found = headline(summary, partial(needed_comparisons, draws, {}, 0.9))
     assert found.leader == summary.names[0]
     return found.verdict
 
@@ -188,7 +196,7 @@ def test_an_undefeated_item_leads(times):
     ranker = Ranker().fit(frame)
     summary = ranker.rank()
     assert summary.names == list("ABCD") and summary.tier[0] == 1
-    found = headline(summary, ranker.samples(), lambda d: float(win_chance(d, ranker.params_)))
+    found = headline(summary, partial(needed_comparisons, ranker.samples(), ranker.params_, 0.9))
     assert found.leader == "A"
     if times == 6:
         assert found.verdict == "A is the best (probability 98%)."

@@ -68,6 +68,7 @@ def make(n=5, elo=None):
     found = {
         **{"bayesrank": "0.1.0", "title": "Drinks & <co>", "date": "2026-01-02"},
         **{"command": "bayesrank rank drinks.csv", "input": "", "num_items": n, "level": 0.9},
+        "measure": "skill",
         "counts": f"{n} items, {n - 1} comparisons",
         **{"num_comparisons": n - 1, "num_ties": 0, "notes": ["A note."]},
         "rankings": [

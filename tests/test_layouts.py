@@ -493,9 +493,18 @@ SUBTLE: dict[str, tuple[str | bytes, dict[str, Any], str]] = {
     "no_contradiction.csv": (
         "winner,loser,winner_score,loser_score\na,b,3,1\nb,c,2,2\n", {}, "a > b; b > c",
     ),
-    "epochs.csv": (
-        "model,task,epoch,score\na,t,0,1\na,t,1,0\nb,t,0,1\nb,t,1,1\n", {},
-        "this is a score table, systems by tasks, and no comparisons; rank it in Python: ScoreRan",
+    "marks.csv": (
+        "model,task,score\na,t,1\na,u,8\nb,t,2\nb,u,1\n", {},
+        "this may be a score table, systems by tasks, or an order of items a row or task; say wh",
+    ),
+    "no_marks.csv": (
+        "model,task,score\na,t,1\na,u,8\nb,t,2\nb,u,1\n", {"scores": "none"}, "b > a; a > b",
+    ),
+    "wide_marks.csv": (
+        "task,a,b,c\nt,1,2,3\nu,3,1,2\n", {}, "say which: --scores number, or --scores none",
+    ),
+    "square_of_models.csv": (
+        "model,a,b,c\na,,1,0\nb,1,,1\nc,0,0,\n", {}, "a > b; b > a; b > c",
     ),
     "games.csv": (
         "race,model,score\nt,a,1\nt,b,3\nu,a,2\nu,b,0\n", {}, "b > a; a > b",

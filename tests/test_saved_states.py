@@ -14,6 +14,7 @@ from tinygp import kernels
 
 from bayesrank import estimators, online, retrieval
 from bayesrank._fitted import Fitted
+from bayesrank.datasets import read_scores
 from bayesrank.estimators import (
     CollaborativeGP,
     CollaborativeOrdinalGP,
@@ -25,7 +26,6 @@ from bayesrank.estimators import (
     PreferenceGP,
     Ranker,
     RankRLS,
-    ScoreRanker,
 )
 from bayesrank.online import (
     OAPBPM,
@@ -78,8 +78,9 @@ QUICK: dict[str, tuple[Make, Answer]] = {
         lambda: RankRLS(random_state=np.random.RandomState(3)).fit(X, Y, QUERY),
         lambda it: it.predict(X[:3], return_std=True),
     ),
-    "ScoreRanker": (
-        lambda: ScoreRanker().fit(BOARD), lambda it: (it.samples(), *it.predict(["x", "z"])),
+    "Ranker by scores": (
+        lambda: Ranker().fit(read_scores(BOARD)),
+        lambda it: (it.samples(), *it.predict(["x", "z"])),
     ),
     "CalibratedPerceptron": (
         lambda: CalibratedPerceptron(3).fit(X, [[0]] * 40), lambda it: it.decision_function(X[:5]),

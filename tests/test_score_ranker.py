@@ -1,5 +1,6 @@
-"""`ScoreRanker` and the reader of score tables: what is read, both questions, and answers."""
+"""Score tables: what is read, and what `Ranker` answers of them to both questions."""
 
+import json
 from typing import Any
 
 import numpy as np
@@ -7,8 +8,8 @@ import pandas as pd
 import pytest
 from scipy.special import expit
 
-from bayesrank.datasets import DataError, read_scores
-from bayesrank.estimators import ScoreRanker
+from bayesrank.datasets import ColumnNames, DataError, ReadingNote, read_comparisons, read_scores
+from bayesrank.estimators import Ranker
 from bayesrank.estimators.score_answers import cell_scores, score_draws
 from bayesrank.solvers.scores import Board, fit_scores
 
@@ -27,6 +28,10 @@ def _long(scores: np.ndarray, **columns) -> pd.DataFrame:
     return pd.DataFrame({**named, "score": scores[system, task], **others})
 
 
+def _fit(table: pd.DataFrame) -> Ranker:
+    return Ranker().fit(read_scores(table))
+
+
 @pytest.fixture(scope="module")
 def board():
     """Six systems, forty tasks, a tenth of the cells missing."""
@@ -38,7 +43,7 @@ def board():
 
 @pytest.fixture(scope="module")
 def ranker(board):
-    return ScoreRanker().fit(_long(board, cost=np.linspace(1.0, 9.0, 40)))
+    return _fit(_long(board, cost=np.linspace(1.0, 9.0, 40)))
 
 
 # --- Reading ------------------------------------------------------------------------------------
@@ -52,7 +57,7 @@ def test_long_wide_and_harness_tables_are_the_same_board(board, tmp_path):
     by_task = pd.DataFrame(whole.T.astype(bool), columns=names)
     by_task.insert(0, "instance_id", tasks)
     resolved = [[t for t, s in zip(tasks, row, strict=True) if s] for row in whole]
-    harness = {n: {"resolved": r, "other": tasks} for n, r in zip(names, resolved, strict=True)}
+    harness = {n: {"resolved": r, "submitted": tasks} for n, r in zip(names, resolved, strict=True)}
     systems = [{"name": n, "resolved": r} for n, r in zip(names, resolved, strict=True)]
     path = tmp_path / "board.csv"
     by_system.to_csv(path, index=False)
@@ -126,6 +131,17 @@ def test_missing_cells_tasks_that_nobody_ran_and_clusters():
         ({"repo": ["p", "q", "q", "q"]}, "row 3, column 'repo': task '1' is in 'p' and in 'q'"),
         ({"score": [0.5] * 4}, "every score is the same"),
         ({"system": ["x", "", "y", "y"]}, "row 2, column 'system': the cell is empty"),
+        ({"score": [0.5, 1, 0, 0], "runs": [3, 3, 3, 3]}, "row 1, .* 0.5 is not a share of 3 runs"),
+        ({"score": [1, 0, 0, 0], "runs": [5] * 4}, "row 1, .*: 1 may be one run of 5 or all of"),
+        ({"score": ["85%", "120%", "0", "1%"]}, "row 2, column 'score': '120%' is not a score"),
+        ({"score": ["85%", "20", "0", "1%"]}, "row 2, column 'score': '20' has no percent sign"),
+        ({"score": ["1e300", 1, 0, 0]}, "row 1, column 'score': '1e300' is not a score"),
+        (
+            {"task": [1, 1, 1, 2], "epoch": [0, 0, 0, 0]},
+            "row 2: system 'x', task '1', epoch '0'",
+        ),
+        ({"family": ["p", "q", "q", "q"]}, "row 2, column 'family': system 'x' is in 'p' and in"),
+        ({"cost": [1, 1, -2, 1]}, "row 3, column 'cost': the cost is negative"),
     ],
 )
 def test_bad_tables_are_refused_with_the_cell(table, words):
@@ -135,10 +151,68 @@ def test_bad_tables_are_refused_with_the_cell(table, words):
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("report", "words"),
+    [
+        ({"resolved": ["a"], "unresolved": ["b"]}, "this is the report of one system"),
+        (
+            {"x": {"resolved": ["a"], "unresolved": ["a"]}, "y": {"resolved": []}},
+            "'x' has 'a' both resolved and unresolved",
+        ),
+        ({"systems": [{"name": "x", "resolved": ["a"]}] * 2}, "'x' has two reports"),
+        ({"systems": [{"resolved": ["a"]}, {"name": "x", "resolved": []}]}, "report 1 has no name"),
+    ],
+)
+def test_reports_that_contradict_themselves_are_refused(report, words, tmp_path):
+    path = tmp_path / "board.json"
+    path.write_text(json.dumps(report))
+    for source in (report, path):
+        with pytest.raises(DataError, match=words):
+            read_scores(source)
+
+
+def test_what_a_whole_report_does_not_list_is_missing():
+    whole = {"resolved": ["a"], "unresolved": ["b"], "tags": ["open"]}
+    table = read_scores({"x": whole, "y": {"resolved": ["c"]}})
+    assert table.task_names == ("a", "b", "c")
+    np.testing.assert_array_equal(table.runs, [[1, 1, 0], [1, 1, 1]])
+    np.testing.assert_array_equal(table.scores, [[1, 0, 0], [0, 0, 1]])
+
+
+def test_repeated_grades_have_no_mean():
+    table = {"system": ["x", "x", "x", "y", "y"], "task": [1, 1, 2, 1, 2], "score": [1, 3, 2, 2, 1]}
+    assert read_scores(table).kind == "number"
+    with pytest.raises(DataError, match="repeated runs have grades, which have no mean"):
+        read_scores(table, kind="grade")
+
+
+def test_a_column_that_is_no_task_is_refused_by_its_cell():
+    wide = {"system": ["x", "y"], "a": [1, 0], "b": [1, 1], "c": [0, 1], "context": [8000, 4000]}
+    with pytest.raises(DataError, match="row 1, column 'context': '8000' is not a score as"):
+        read_scores(wide)
+
+
 def test_a_misspelled_cell_of_a_wide_table_is_no_column_to_leave_out():
     wide = {"system": ["x", "y", "z"], "a": [1, 0, 1], "b": [1, "l", 0]}
     with pytest.raises(DataError, match="row 2, column 'b': 'l' is not a score"):
         read_scores(wide)
+
+
+def test_files_of_comparisons_and_score_tables_are_told_apart(board):
+    frame = _long(np.nan_to_num(board))
+    data = read_comparisons(frame)
+    assert data.layout == "a score table, systems by tasks: solved or not"
+    assert data.scores is not None
+    np.testing.assert_array_equal(data.scores.scores, np.nan_to_num(board))
+    numbers = read_comparisons(frame, columns=ColumnNames(scores="number")).layout
+    assert numbers == "a score table, systems by tasks: numbers"
+    named = ColumnNames(scores="solved", judge="task")
+    with pytest.raises(DataError, match="--judge does not go with score tables; leave it out"):
+        read_comparisons(frame, columns=named)
+    with pytest.raises(DataError, match="are no score table; name the columns as in system,task"):
+        read_comparisons({"a": ["x"], "b": ["y"]}, columns=ColumnNames(scores="solved"))
+    with pytest.raises(ValueError, match="score table, which stays whole"):
+        data.where(np.zeros(0, bool))
 
 
 # --- Scores -------------------------------------------------------------------------------------
@@ -192,8 +266,9 @@ def test_chances_of_repeated_cells_lie_between_the_model_and_the_share():
 def test_tasks_that_are_a_sample_leave_more_open():
     random, eta = _eta(6, 40)
     solved = random.binomial(1, expit(3.0 * eta)) * 1.0
-    ranker = ScoreRanker().fit(_long(solved))
-    (mean, sd), (here, less) = ranker.predict(), ranker.predict(question="these tasks")
+    ranker = _fit(_long(solved))
+    (mean, sd) = ranker.predict()
+    (here, less) = ranker.set_params(question="these tasks").predict()
     np.testing.assert_allclose(mean, here, atol=0.02)
     assert (sd > 1.2 * less).all()
     assert (less > 0.0).all()
@@ -206,10 +281,10 @@ def test_grades_and_numbers_keep_their_unit(kind):
     scores = 50.0 + 10.0 * (eta + random.normal(0.0, 0.5, eta.shape))
     if kind == "grade":
         scores = 1.0 + np.digitize(scores, [40.0, 50.0, 60.0])
-    ranker = ScoreRanker().fit(read_scores(_long(scores)))
-    assert ranker.table_.kind == kind
-    mean, sd = ranker.predict(question="these tasks")
-    np.testing.assert_allclose(mean, ranker.observed(), atol=4 * sd.max())
+    ranker = Ranker().fit(read_scores(_long(scores)))
+    assert ranker.scores.table.kind == kind
+    mean, sd = ranker.set_params(question="these tasks").predict()
+    np.testing.assert_allclose(mean, ranker.scores.observed(), atol=4 * sd.max())
     assert np.corrcoef(mean, truth)[0, 1] > 0.95
     draws = ranker.samples()
     assert draws.min() > (1.0 if kind == "grade" else 30.0)
@@ -218,8 +293,8 @@ def test_grades_and_numbers_keep_their_unit(kind):
 
 def test_a_system_that_solves_everything_leads_with_an_open_end():
     solved = np.array([[1.0] * 30, [1.0, 0.0] * 15, [0.0] * 30])
-    ranker = ScoreRanker().fit(_long(solved))
-    winner = ranker.winner()
+    ranker = _fit(_long(solved))
+    winner = ranker.scores.winner()
     assert (winner.name, winner.observed) == ("s0", 1.0)
     assert 0.8 < winner.lower < winner.score < winner.upper < 1.0
     summary = ranker.rank()
@@ -234,9 +309,9 @@ def test_a_board_of_tasks_that_all_or_none_solve_has_finite_scores(most):
     solved[:4, 3] = solved[2:, 30] = most / 2 if most > 1.0 else 0.0
     kinds: Any = {"number" if most > 1.0 else "solved", "grade"}
     for read in kinds:
-        ranker = ScoreRanker().fit(read_scores(_long(solved), kind=read))
+        ranker = Ranker().fit(read_scores(_long(solved), kind=read))
         for question in ("tasks like these", "these tasks"):
-            assert np.isfinite(ranker.samples(question)).all()
+            assert np.isfinite(ranker.scores.asked(question).samples()).all()
 
 
 def test_clusters_widen_the_intervals():
@@ -244,15 +319,15 @@ def test_clusters_widen_the_intervals():
     group = np.arange(60) // 6
     eta = eta + random.normal(0.0, 1.5, (6, 10))[:, group]
     solved = random.binomial(1, expit(eta)) * 1.0
-    alone = ScoreRanker().fit(_long(solved)).predict()[1]
-    assert (ScoreRanker().fit(_long(solved, cluster=group)).predict()[1] > 1.2 * alone).all()
+    alone = _fit(_long(solved)).predict()[1]
+    assert (_fit(_long(solved, cluster=group)).predict()[1] > 1.2 * alone).all()
 
 
 # --- Answers ------------------------------------------------------------------------------------
 
 
 def test_answers_hang_together(ranker, tmp_path):
-    summary, winner = ranker.rank(), ranker.winner()
+    summary, winner = ranker.rank(), ranker.scores.winner()
     assert summary.names[0] == winner.name
     assert winner.score < winner.observed
     assert winner.name in winner.tied
@@ -260,24 +335,28 @@ def test_answers_hang_together(ranker, tmp_path):
     chances = ranker.prob_better([(first, last), (last, first)])
     assert chances[0] > 0.9
     np.testing.assert_allclose(chances.sum(), 1.0)
-    reach = ranker.smallest_difference()
-    assert ranker.smallest_difference(0.95) > reach > ranker.smallest_difference(power=0.5)
-    assert ranker.more_tasks("s4", "s5", difference=2 * reach) == 0
-    half, quarter = (ranker.more_tasks("s4", "s5", difference=reach / k) for k in (2, 4))
+    reach = ranker.scores.smallest_difference()
+    assert (
+        ranker.scores.smallest_difference(0.95)
+        > reach
+        > ranker.scores.smallest_difference(power=0.5)
+    )
+    assert ranker.scores.more_tasks("s4", "s5", difference=2 * reach) == 0
+    half, quarter = (ranker.scores.more_tasks("s4", "s5", difference=reach / k) for k in (2, 4))
     assert quarter + 40 == pytest.approx(4 * (half + 40), abs=4)
     assert 40 < half < 160
     path = tmp_path / "scores.npz"
     ranker.save(path)
-    again = ScoreRanker.load(path)
+    again = Ranker.load(path)
     np.testing.assert_array_equal(again.samples(), ranker.samples())
 
 
 def test_the_task_to_run_next_says_most_for_its_cost(ranker, board):
-    frame = ranker.next_tasks(num_tasks=40)
+    frame = ranker.scores.next_tasks(num_tasks=40)
     assert len(frame) == 40
     worth = frame.information / frame.cost
     assert (np.diff(worth) <= 0).all()
-    open_ = ranker.next_tasks("s0", num_tasks=40)
+    open_ = ranker.scores.next_tasks("s0", num_tasks=40)
     assert {*open_.task} == {f"t{t}" for t in np.flatnonzero(np.isnan(board[0]))}
     # A task that half of the systems solve says more of a typical one than one that all solve.
     shares, said = np.nanmean(board, axis=0), frame.set_index("task").information
@@ -286,21 +365,21 @@ def test_the_task_to_run_next_says_most_for_its_cost(ranker, board):
 
 def test_chances_of_cells(ranker, board):
     cells = [("s5", "t0"), ("s0", "t0")]
-    chances = ranker.predict_proba(cells)
+    chances = ranker.scores.chances(cells)
     assert 0.0 < chances[1] < chances[0] < 1.0
     everywhere = [(f"s{i}", f"t{t}") for i, t in np.argwhere(~np.isnan(board))]
-    expected = ranker.predict_proba(everywhere).mean()
+    expected = ranker.scores.chances(everywhere).mean()
     np.testing.assert_allclose(expected, np.nanmean(board), atol=0.02)
 
 
 @pytest.mark.parametrize(
     ("ask", "words"),
     [
-        (lambda r: r.predict(["S5"]), "'S5', which is no system of fit; did you mean 's5'"),
-        (lambda r: r.predict_proba([("s1", "u")]), "'u', which is no task of fit"),
-        (lambda r: r.samples("all tasks"), "question"),
-        (lambda r: r.more_tasks("s0", "s1", difference=0.0), "difference is 0"),
-        (lambda r: r.smallest_difference(power=2.0), "power is 2.0"),
+        (lambda r: r.scores.more_tasks("S5", "s1"), "'S5' is no system of fit; did you mean 's5'"),
+        (lambda r: r.scores.chances([("s1", "u")]), "'u' is no task of fit"),
+        (lambda r: r.scores.asked("all tasks"), "question"),
+        (lambda r: r.scores.more_tasks("s0", "s1", difference=0.0), "difference is 0"),
+        (lambda r: r.scores.smallest_difference(power=2.0), "power is 2.0"),
     ],
 )
 def test_questions_that_are_none_are_refused(ranker, ask, words):
@@ -308,8 +387,84 @@ def test_questions_that_are_none_are_refused(ranker, ask, words):
         ask(ranker)
 
 
+def test_a_ranker_says_that_it_reads_a_score_table(board):
+    with pytest.warns(ReadingNote, match="is read as a score table, systems by tasks: solved or n"):
+        ranker = Ranker().fit(_long(board))
+    assert ranker.holds_scores
+    assert ranker.rank().measure == "share"
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (lambda r: r.predict_proba([("s0", "s1")]), "predict_proba is of comparisons.*scores.chan"),
+        (lambda r: r.score([("s0", "s1")]), "score is of comparisons"),
+        (lambda r: r.suggest(), "suggest is of comparisons.*see scores.next_tasks"),
+        (lambda r: r.judges(), "judges is of comparisons"),
+        (lambda r: r.effects(), "effects is of comparisons"),
+        (lambda r: r.rank(anchor="s0"), "anchor is of comparisons"),
+        (lambda r: r.samples(category="x"), "category is of comparisons"),
+        (lambda r: r.predict(time=3.0), "time is of comparisons"),
+    ],
+)
+def test_questions_about_comparisons_are_refused_by_name(ranker, ask, words):
+    with pytest.raises(ValueError, match=words):
+        ask(ranker)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [{"laplacian": 2}, {"time": "walk"}, {"likelihood": "logit"}, {"design": "matched"}],
+)
+def test_options_of_comparisons_are_refused_by_name(option, board):
+    with pytest.raises(ValueError, match=f"{[*option][0]} is of comparisons, and there is a score"):
+        Ranker(**option).fit(read_scores(_long(board)))
+
+
+def test_comparisons_have_no_scores():
+    ranker = Ranker(hyperparameters="prior").fit([("a", "b"), ("b", "c")])
+    with pytest.raises(ValueError, match="scores are of score tables"):
+        ranker.scores  # noqa: B018
+
+
+def test_scales_may_be_fixed(board):
+    table = read_scores(_long(board))
+    fixed = Ranker(hyperparameters={"ability_spread": 0.4}).fit(table)
+    assert fixed.params_["ability_spread"] == 0.4
+    prior = Ranker(hyperparameters="prior").fit(table).params_
+    assert (prior["ability_spread"], prior["difficulty_spread"]) == (0.7, 1.0)
+    with pytest.raises(ValueError, match="hyperparameters"):
+        Ranker(hyperparameters={"scale": 1.0}).fit(table)
+
+
+def test_draws_for_arviz_have_names(ranker):
+    data = ranker.to_arviz()
+    posterior = data["posterior"]
+    assert [*posterior.coords["item"].values] == [f"s{i}" for i in range(6)]
+    np.testing.assert_array_equal(posterior["score"].values[0], ranker.samples())
+    assert posterior["ability"].shape == (1, 2000, 6)
+    mean, sd = ranker.result_.moments()
+    drawn = posterior["ability"].values[0]
+    np.testing.assert_allclose(drawn.mean(0), mean, atol=4 * sd.max() / np.sqrt(2000))
+    assert data["constant_data"]["difficulty"].dims == ("task",)
+    np.testing.assert_allclose(
+        data["constant_data"]["ability_spread"], ranker.params_["ability_spread"]
+    )
+
+
+def test_families_that_err_together_are_noticed():
+    random, eta = _eta(8, 200, 3)
+    family = np.arange(8) // 2
+    shared = 1.5 * random.normal(size=(4, 200))
+    for noise, apart in ((shared[family], True), (0.0, False)):
+        frame = _long(random.binomial(1, expit(eta + noise)) * 1.0)
+        frame["family"] = [f"f{int(name[1:]) // 2}" for name in frame.system]
+        inside, outside = _fit(frame).scores.family_agreement()
+        assert (inside - outside > 0.1) == apart
+
+
 def test_two_tasks_say_nothing_of_others():
-    ranker = ScoreRanker().fit(_long(np.array([[1.0, 0.0], [0.0, 0.0]])))
+    ranker = _fit(_long(np.array([[1.0, 0.0], [0.0, 0.0]])))
     with pytest.raises(ValueError, match="2 tasks say nothing of others"):
         ranker.rank()
-    assert ranker.rank(question="these tasks").names[0] == "s0"
+    assert ranker.set_params(question="these tasks").rank().names[0] == "s0"

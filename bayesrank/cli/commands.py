@@ -222,6 +222,7 @@ rank = command(
     option("--covariate covariates", metavar="NAME", multiple=True),
     option("--ignore", metavar="COLUMN", multiple=True),
     choice("--positive", "first", "second"),
+    option("--scores", click.Choice(["solved", "grade", "number", "none"])),
     option("--outcome-codes", metavar="FIRST,SECOND[,TIE]", default="", callback=_codes),
     option("--date-format", metavar="FORMAT"),
     option("--fold-names", is_flag=True),

@@ -14,7 +14,7 @@ import numpy as np
 
 from bayesrank._version import __version__
 from bayesrank.cli.outputs import OutputError
-from bayesrank.cli.words import counts, observations, times
+from bayesrank.cli.words import counts, observations, part_of, times
 from bayesrank.ranking.columns import EloScale, file_columns
 
 if TYPE_CHECKING:
@@ -42,8 +42,9 @@ def document(
         "num_comparisons": observations(data)[0],
         "num_ties": times(data, data.tied),
         "level": summary.level,
+        "measure": summary.measure,
         "rankings": [
-            {"category": category, **said._asdict(), "items": _rows(each, ranking.elo)}
+            {part_of(summary): category, **said._asdict(), "items": _rows(each, ranking.elo)}
             for category, each, said in ranking.rankings
         ],
         "pairs": ranking.better(top).tolist(),
@@ -98,7 +99,9 @@ def _input_id(inputs: Sequence[Path], data: ComparisonData) -> str:
     found = hashlib.blake2b(os.fsencode(paths), digest_size=8)
     if Path("-") in inputs:
         found.update(repr(data.names).encode())
-        for each in (data.comparisons, data.tied, data.weights, data.position):
+        said = [data.comparisons, data.tied, data.weights, data.position]
+        said += [] if data.scores is None else [data.scores.scores, data.scores.runs]
+        for each in said:
             found.update(b"" if each is None else each.tobytes())
     return found.hexdigest()
 

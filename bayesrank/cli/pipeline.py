@@ -22,12 +22,14 @@ from bayesrank.cli.words import (
     Headline,
     counts,
     elo_per_skill,
+    heading,
     headline,
     method,
     moment,
+    needed_comparisons,
     notes_on,
+    part_of,
     unit,
-    win_chance,
 )
 from bayesrank.datasets import ComparisonData
 from bayesrank.ranking import ItemRecords, RankSummary, count_records
@@ -149,7 +151,7 @@ def _show_ranking(run: Job, ranking: Ranking, settings: Settings) -> None:
     """Print the verdicts and tables, and what the columns mean."""
     titles = set()
     for category, summary, (_, _, said) in ranking.rankings:
-        said = f"Category {category}: {said}" if category else said
+        said = f"{heading(summary.measure, category)}: {said}" if category else said
         table = ranking_table(summary, settings.rows, ranking.elo, run.width)
         titles |= {str(column.header) for column in table.columns}
         run.show(said, table)
@@ -186,8 +188,11 @@ def rank_items(data: ComparisonData, settings: Settings, steps: Steps) -> Rankin
     """Learn the hyperparameters and the skills, and rank."""
     with steps.step("Loading JAX and NumPyro"):
         from bayesrank.estimators import Ranker  # noqa: F401
-    with steps.step("Fitting the skills (EP)") as advance:
+    what = "skills (EP)" if data.scores is None else "scores"
+    with steps.step(f"Fitting the {what}") as advance:
         ranker: Any = _fit(data, settings, lambda number, _: advance(None, f"step {number}"))
+    if data.scores is not None:
+        return _of_scores(ranker, settings)
     with steps.step("Ranking"):
         skills, params = ranker.samples(), ranker.params_
         how: dict[str, Any] = {
@@ -198,8 +203,8 @@ def rank_items(data: ComparisonData, settings: Settings, steps: Steps) -> Rankin
         summary = _with_records(summary, data) if summary.records is None else summary
 
         def ranked(category: str, summary: RankSummary, skills: np.ndarray) -> Ranked:
-            chance = partial(win_chance, params=params)
-            return Ranked(category, summary, headline(summary, skills, chance))
+            needed = partial(needed_comparisons, skills, params, settings.level)
+            return Ranked(category, summary, headline(summary, needed))
 
         rankings = [ranked("", summary, skills)]
         for number, name in enumerate(data.category_names if settings.by_category else ()):
@@ -207,6 +212,21 @@ def rank_items(data: ComparisonData, settings: Settings, steps: Steps) -> Rankin
             own = _with_records(ranker.rank(category=name, **how), inside)
             rankings.append(ranked(name, own, ranker.samples(name)))
     return Ranking(ranker, skills, tuple(rankings), _elo(settings, params))
+
+
+def _of_scores(ranker: "Ranker", settings: Settings) -> Ranking:
+    """Rank the systems of a score table by both questions that can be answered."""
+    from bayesrank.cli.scores import tasks_needed
+
+    rankings = []
+    for question, draws in ranker.scores.drawn.items():
+        asked = ranker.scores.asked(question)
+        summary = asked.rank(level=settings.level)
+        needed = partial(tasks_needed, asked, level=settings.level)
+        rankings.append((draws, Ranked(question, summary, headline(summary, needed))))
+    first = rankings[0][1]
+    ranker.set_params(question=first.category)
+    return Ranking(ranker, rankings[0][0], tuple(each for _, each in rankings))
 
 
 def _elo(settings: Settings, params: Mapping[str, Any]) -> EloScale | None:
@@ -230,6 +250,8 @@ def analyse(data: ComparisonData, settings: Settings, ranking: Ranking, steps: S
     from bayesrank.estimators.log import in_units
 
     ranker, (_, data) = ranking.ranker, in_units(data)
+    if data.scores is not None:
+        return _analysed_scores(data, settings, ranking)
     result: Any = ranker.result
     found = _checked(data, result, settings, steps)
     check = None if isinstance(found, str) else found.check
@@ -243,6 +265,18 @@ def analyse(data: ComparisonData, settings: Settings, ranking: Ranking, steps: S
     notes = (*notes_on(data, ranker.params_), *ranker.notes(settings.level))
     how = method(data, ranker.params_, _spread(result, settings.level), settings.level)
     return Analysis(checks, notes, how, posterior, figures)
+
+
+def _analysed_scores(data: ComparisonData, settings: Settings, ranking: Ranking) -> Analysis:
+    """Check and draw a ranking of a score table."""
+    from bayesrank.cli.scores import score_checks, score_method
+
+    ranker, figures, posterior = ranking.ranker, {}, None
+    if settings.save == "all":
+        figures, posterior = _draw(data, ranking, None), netcdf(ranker.to_arviz())
+    how = score_method(ranker.params_)
+    notes = ranker.notes(settings.level)
+    return Analysis(score_checks(ranker.scores), notes, how, posterior, figures)
 
 
 def _checked(
@@ -352,6 +386,5 @@ def _frame(ranking: Ranking) -> Any:
     if len(columns) == 1:
         return pd.DataFrame(columns[0])
     names = [each.category for each in ranking.rankings]
-    return pd.concat(
-        [pd.DataFrame({"category": n, **each}) for n, each in zip(names, columns, strict=True)]
-    )
+    part = part_of(ranking.summary)
+    return pd.concat([pd.DataFrame({part: n, **c}) for n, c in zip(names, columns, strict=True)])

@@ -11,6 +11,7 @@ from bayesrank._names import meant, shown
 from bayesrank.cli.app import say
 from bayesrank.cli.pipeline import Settings, dry_run, rank_and_write
 from bayesrank.cli.progress import Steps
+from bayesrank.cli.scores import refuse_options
 from bayesrank.datasets import ColumnNames, ComparisonData, load_nfl, read_comparisons
 from bayesrank.datasets.counted import is_counted
 
@@ -40,6 +41,8 @@ def rank(comparisons: Path, items: Path | None, home: bool | None, **options: An
     if items is not None and names.time is not None:
         raise click.UsageError("Skills of features stand still; leave out --items or --time.")
     data = _read(comparisons, items, names, options["quiet"])
+    if data.scores is not None:
+        refuse_options(options | {"home": home})
     data = _settled(data, names, home)
     if options["by_category"]:
         _refuse_no_categories(data, "--by-category")

@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import fontManager
 
 from bayesrank._names import count_of, shown
+from bayesrank.cli.words import heading
 from bayesrank.plots.figure import shorten
-from bayesrank.ranking.columns import count_text, percent, whole_percent
+from bayesrank.ranking.columns import count_text, percent, score_text, whole_percent
 
 _OPEN_ROWS, _MOST_ROWS = 20, 2000
 
@@ -26,6 +27,7 @@ def report(document: Mapping[str, Any]) -> str:
     pages.filters |= {"shown": shown, "whole_percent": whole_percent}
     rankings = document["rankings"]
     items = rankings[0]["items"]
+    measure = document["measure"]
     checks = [list(check.values()) for check in document["checks"]]
     leader = items[0]
     page = pages.get_template("report.html.j2").render(
@@ -39,7 +41,8 @@ def report(document: Mapping[str, Any]) -> str:
             for status, n in Counter(c[1] for c in checks).items()
         ],
         rankings=[
-            (each["category"], each["verdict"], ranking_rows(each["items"])) for each in rankings
+            (_heading(each, measure), each["verdict"], ranking_rows(each["items"], measure))
+            for each in rankings
         ],
         checks=checks,
         names=[item["item"] for item in items[: len(document["pairs"])]],
@@ -47,15 +50,21 @@ def report(document: Mapping[str, Any]) -> str:
     return page.lstrip()
 
 
+def _heading(ranking: Mapping[str, Any], measure: str) -> str:
+    """What stands above one of several rankings; nothing above that of all."""
+    part = ranking.get("category", ranking.get("question"))
+    return heading(measure, part) if part else ""
+
+
 def _first(item: Mapping[str, Any]) -> bool:
     """Whether an item is tied for the first place of the largest component."""
     return item["tier"] == 1 and item.get("component", 1) == 1
 
 
-def ranking_rows(items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def ranking_rows(items: Sequence[Mapping[str, Any]], measure: str = "skill") -> dict[str, Any]:
     """Title and rows of a ranking, its bars on one axis of 0 to 100."""
-    scale = "elo" if "elo" in items[0] else "skill"
-    mean = "elo" if scale == "elo" else "skill_mean"
+    scale = "elo" if "elo" in items[0] else "skill" if measure == "skill" else "score"
+    mean = "elo" if scale == "elo" else f"{scale}_mean"
     low = min(item[f"{scale}_lower"] for item in items)
     width = max(item[f"{scale}_upper"] for item in items) - low or 1.0
     kept = items[:_MOST_ROWS]
@@ -82,7 +91,7 @@ def ranking_rows(items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
                 2 + 96 * (item[name] - low) / width
                 for name in (f"{scale}_lower", mean, f"{scale}_upper")
             ],
-            "score": f"{item[mean]:.0f}" if scale == "elo" else f"{item[mean]:+z.2f}",
+            "score": _number(item, scale, measure),
             "ranks": "-" if sizes[group] == 1 else _ends(item["rank_lower"], item["rank_upper"]),
             "best": "-" if sizes[group] == 1 else percent(item["prob_best"]),
             "next": _chance(item["prob_better_than_next"]),
@@ -93,6 +102,13 @@ def ranking_rows(items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     record = "Won-lost-tied" if tied else "Won-lost"
     more = len(items) - len(kept)
     return {"title": scale.capitalize(), "record": record, "rows": rows, "more": more}
+
+
+def _number(item: Mapping[str, Any], scale: str, measure: str) -> str:
+    """The mean of a row as a text."""
+    if scale == "score":
+        return score_text(item["score_mean"], measure, item["score_sd"])
+    return f"{item['elo']:.0f}" if scale == "elo" else f"{item['skill_mean']:+z.2f}"
 
 
 def _ends(low: int, high: int) -> str:
@@ -130,7 +146,7 @@ def card_figure(document: Mapping[str, Any]) -> Figure:
     ax.set_axis_off()
     first = document["rankings"][0]
     level = f"{100 * document['level']:g}%"
-    table = ranking_rows(first["items"][:_ROWS])
+    table = ranking_rows(first["items"][:_ROWS], document["measure"])
     _write(ax, _LEFT, 68, document["title"], 44, width=_RIGHT - _LEFT, weight="bold")
     leaders = [row["item"]["item"] for row in table["rows"] if "first" in row["classes"].split()]
     verdict = first["verdict"].partition("\n")[0]

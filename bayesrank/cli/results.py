@@ -15,7 +15,7 @@ from bayesrank.datasets import DataError
 from bayesrank.datasets.items import Items, read_items
 from bayesrank.datasets.layouts import sides_of
 from bayesrank.datasets.table import read_table
-from bayesrank.ranking.columns import exact_percent
+from bayesrank.ranking.columns import exact_percent, score_text
 
 
 def load_results(results: Path) -> Any:
@@ -46,27 +46,37 @@ def compare(results: Path, first: str, second: str, level: float) -> None:
     parts = ranker.components_
     if parts is not None and parts[pair[0]] != parts[pair[1]]:
         raise OutputError(f"no comparison links {first!r} and {second!r}; compare them first")
-    skills = ranker.samples()
+    skills, scored = ranker.samples(), ranker.holds_scores
     gap = skills[:, pair[0]] - skills[:, pair[1]]
     low, high = np.quantile(gap, [(1 - level) / 2, (1 + level) / 2])
     better = float(ranker.prob_better([[ranker.names_[i] for i in pair]])[0])
-    chances = outcome_chances(ranker, np.array([pair]))
+    chances = {} if scored else outcome_chances(ranker, np.array([pair]))
     words = {"win": "wins", "tie": "ties", "loss": "loses"}
     said = ", ".join(f"{words[each]} {exact_percent(float(p[0]))}" for each, p in chances.items())
     ends = f"{100 * level:g}% interval {low:+.2f} to {high:+.2f}"
-    for line in (
-        f"{first} is better than {second} with probability {exact_percent(better)}.",
-        f"In a comparison with {second}, {first} {said}.",
-        f"Difference in skill: {gap.mean():+.2f} ({ends}).",
-    ):
+    lines = [f"{first} is better than {second} with probability {exact_percent(better)}."]
+    if scored:
+        measure, sd = ranker.scores.measure, gap.std()
+        mean, low, high = (score_text(each, measure, sd) for each in (gap.mean(), low, high))
+        ends = f"{100 * level:g}% interval {low} to {high}"
+        lines.append(f"Difference in score on {ranker.question}: {mean} ({ends}).")
+    else:
+        lines.append(f"In a comparison with {second}, {first} {said}.")
+        lines.append(f"Difference in skill: {gap.mean():+.2f} ({ends}).")
+    for line in lines:
         click.echo(shown(line))
 
 
 def suggest(results: Path, number: int, out: Path) -> None:
     """Write the next pairs to collect."""
     refuse_to_replace({"--out": out}, (results / name for name in FILES))
-    rows = load_results(results).suggest(number)
-    give_tables([(out, [["first", "second"], *rows])], "give another --out")
+    ranker = load_results(results)
+    if ranker.holds_scores:
+        frame = ranker.scores.next_tasks(num_tasks=number)
+        rows = _table(list(frame), frame.itertuples(index=False))
+    else:
+        rows = [["first", "second"], *ranker.suggest(number)]
+    give_tables([(out, rows)], "give another --out")
 
 
 def _number(name: str, names: list[str]) -> int:
@@ -94,6 +104,8 @@ def predict(
     inputs = (pairs, items, *(results / name for name in FILES))
     refuse_to_replace({"--out": out, "--skills": skills}, inputs)
     ranker = load_results(results)
+    if ranker.holds_scores:
+        raise OutputError(f"{results}: predict is of comparisons, and it holds a score table")
     names = [str(name) for name in ranker.names_]
     new, given = None, []
     if items is not None:

@@ -76,7 +76,9 @@ def legend(
     first, *_ = rankings
     level = f"{100 * first.level:g}%"
     lines = {f"{level} ranks": f"{level} credible interval of the rank"}
-    if elo is None:
+    if first.measure != "skill":
+        lines["Score ± SD"] = "mean over the tasks; ± is 1 standard deviation"
+    elif elo is None:
         lines["Skill ± SD"] = f"relative to the average item; {unit}± is 1 standard deviation"
     else:
         of = f" of the difference to {shown(elo.anchor)}" if elo.anchor else ""

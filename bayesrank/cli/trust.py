@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 CheckStatus = Literal["warning", "ok", "not checked", "n/a"]
 
-_ORDER: tuple[CheckStatus, ...] = ("warning", "ok", "not checked", "n/a")
+ORDER: tuple[CheckStatus, ...] = ("warning", "ok", "not checked", "n/a")
 _MOST_SHIFT, _STANDARD_ERRORS = 0.1, 4.0
 _MOST_IN_TIME, _DRAWS = 2_000, 200  # comparisons with times, and draws of their margins
 _MOST_ITEMS = 2_000  # whose information matrix is inverted
@@ -56,7 +56,7 @@ def trust_checks(
         Check("Prior", *_sensitive(data, skills, params)),
         Check("One ranking", *_transitive(data, skills, params, result, repeats)),
     )
-    return tuple(sorted(checks, key=lambda check: _ORDER.index(check.status)))
+    return tuple(sorted(checks, key=lambda check: ORDER.index(check.status)))
 
 
 def _enough(summary: RankSummary) -> tuple[CheckStatus, str]:

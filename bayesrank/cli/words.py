@@ -1,6 +1,7 @@
 """What people read above and below a ranking: its verdict, its unit, and what it depends on."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from bayesrank._names import count_of, shown
-from bayesrank.datasets import ComparisonData
+from bayesrank.datasets import ComparisonData, ScoreTable
 from bayesrank.ranking import RankSummary, comparisons_needed
 from bayesrank.ranking.columns import percent, span
 
@@ -43,10 +44,11 @@ class Headline(NamedTuple):
     verdict: str  #: in a sentence or more, a line each
 
 
-def headline(
-    summary: RankSummary, skills: np.ndarray, chance: Callable[[float], float]
-) -> Headline:
-    """Say whether there is a winner, who is tied with the leader, and what would settle it."""
+def headline(summary: RankSummary, needed: Callable[[NDArray[np.integer[Any]]], str]) -> Headline:
+    """Say whether there is a winner, who is tied with the leader, and what would settle it.
+
+    `needed` says that of the items that are tied, by their indices, the leader first.
+    """
     group = summary.component == 0
     size, first = int(group.sum()), shown(summary.names[0])
     said, among = "", ""
@@ -77,8 +79,8 @@ def headline(
         are = "item is" if few == 1 else "items are"
         parts.append(f"{few:,} {are} provisional: too few comparisons.")
     if len(tier) > 1:
-        parts.append(_needed(skills[:, summary.indices[tier]], chance, summary.level))
-    return Headline(summary.names[0], standing + among, "\n".join(parts))
+        parts.append(needed(summary.indices[tier]))
+    return Headline(summary.names[0], standing + among, "\n".join(filter(None, parts)))
 
 
 def _standing(others: int, provisional: bool) -> str:
@@ -95,22 +97,36 @@ def _most_likely(summary: RankSummary, size: int) -> str:
     return f"Most likely best: {', '.join(names)}{', ...' if size > _NAMED else ''}"
 
 
-def _needed(skills: np.ndarray, chance: Callable[[float], float], level: float) -> str:
-    even, likely = comparisons_needed(skills, chance, level=level)
+def needed_comparisons(
+    skills: np.ndarray, params: Params, level: float, tied: NDArray[np.integer[Any]]
+) -> str:
+    """How many more comparisons would tell the leader from those that are tied with it."""
+    chance = partial(win_chance, params=params)
+    even, likely = comparisons_needed(skills[:, tied], chance, level=level)
     if likely > _MOST:
         return "They are too close to say how many more comparisons would separate them."
-    more, enough = count_of(_rough(even), "more comparison"), _rough(likely)
-    also = "" if enough == _rough(even) else f" with an even chance, {enough:,}"
+    more, enough = count_of(rough(even), "more comparison"), rough(likely)
+    also = "" if enough == rough(even) else f" with an even chance, {enough:,}"
     return (
         f"{more} with the leader would separate it from them{also} with a chance of 80%, if the "
         "true gaps match today's estimates."
     )
 
 
-def _rough(number: float) -> int:
+def rough(number: float) -> int:
     """A number of comparisons, to two digits."""
     unit = 10 ** max(0, len(str(int(number))) - 2)
     return max(1, round(number / unit) * unit)
+
+
+def part_of(summary: RankSummary) -> str:
+    """What several rankings are of: categories, or questions that score tables answer."""
+    return "category" if summary.measure == "skill" else "question"
+
+
+def heading(measure: str, part: str) -> str:
+    """What stands above one of several rankings."""
+    return f"Category {part}" if measure == "skill" else f"On {part}"
 
 
 def is_log(data: ComparisonData) -> bool:
@@ -184,6 +200,8 @@ def _value(name: str, data: ComparisonData, value: np.ndarray, ends: Any) -> str
 
 def counts(data: ComparisonData) -> str:
     """How much there is of everything."""
+    if data.scores is not None:
+        return score_counts(data.scores)
     parts = [count_of(data.num_items, "item"), count_of(*observations(data))]
     if data.tied.any():
         parts[-1] += f" ({count_of(times(data, data.tied), 'tie')})"
@@ -192,8 +210,24 @@ def counts(data: ComparisonData) -> str:
     return ", ".join(parts)
 
 
+def score_counts(table: ScoreTable) -> str:
+    """How much there is of everything."""
+    n, count = table.runs.shape
+    there = int((table.runs > 0).sum())
+    parts = [count_of(n, "system"), count_of(count, "task"), count_of(there, "score")]
+    if table.clusters is not None:
+        parts.insert(2, count_of(len(table.cluster_names), "cluster"))
+    if table.runs.max() > 1:
+        parts[-1] += f" of {count_of(int(table.runs.sum()), 'run')}"
+    if there < table.runs.size:
+        parts[-1] += f" ({1 - there / table.runs.size:.1%} of the cells missing)"
+    return ", ".join(parts)
+
+
 def observations(data: ComparisonData) -> tuple[int, str]:
     """How many pieces of evidence there are, and what one is: a choice is an order, too."""
+    if data.scores is not None:
+        return int(data.scores.runs.sum()), "run"
     if data.orders is None:
         return times(data), "comparison"
     number, groups = int(data.orders.counts.sum()), data.orders.groups

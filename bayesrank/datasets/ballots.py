@@ -121,14 +121,28 @@ def marked(table: Table) -> Table | None:
     return _events(table, event, item, -value, note)
 
 
-def free_for_all(table: Table) -> Table | None:
-    """A row for each participant of a game, with a place, or a score."""
+def is_race(table: Table) -> bool:
+    """Whether a table has a row for each participant of a game, with a place, or a score."""
+    return _race(table) is not None
+
+
+def _race(table: Table) -> tuple[Column, Column, Column, bool] | None:
+    """Columns of the games, of who takes part, and of places, if these are none of points."""
     event, item, place = table.column(*_EVENTS), table.column(*_PLAYERS), table.column(*_PLACES)
     place = place if place and any(map(_RANK.fullmatch, place.values)) else None
     event = event or (table.column(*PEOPLE) if place else None)
     column = place or table.column(*_POINTS)
     if event is None or item is None or event is item or column is None or sides_of(table):
         return None
+    return event, item, column, place is not None
+
+
+def free_for_all(table: Table) -> Table | None:
+    """A row for each participant of a game, with a place, or a score."""
+    race = _race(table)
+    if race is None:
+        return None
+    event, item, column, place = race
     value, best = (
         (_ranks_of(table, column), "lowest") if place else (-cells.number(table, column), "highest")
     )

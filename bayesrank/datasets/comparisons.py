@@ -32,7 +32,8 @@ from bayesrank.datasets.layouts import (
 )
 from bayesrank.datasets.orders import SUFFIXES, Order, implied, read_order_cells, read_orders
 from bayesrank.datasets.outcomes import LOSS, TIE, WIN
-from bayesrank.datasets.reshape import in_layout
+from bayesrank.datasets.reshape import as_scores, in_layout
+from bayesrank.datasets.scores import reports_of
 from bayesrank.datasets.table import Source, Table, plain_key, read_table
 
 IN_PYTHON = "options are arguments of ColumnNames: read_comparisons(table, columns=...)"
@@ -59,9 +60,10 @@ def read_comparisons(
       better". How much better is not used;
     - ``home,away,home_score,away_score``: more points win, and ``neutral`` may say that nobody was
       at home. If an outcome contradicts the scores, the file is refused until one of them is named;
-    - ``order``, with cells like ``a > b = c``.
+    - ``order``, with cells like ``a > b = c``;
+    - score tables, systems by tasks, which `scores` has, see `read_scores`.
 
-    Each may have columns ``judge``, ``category`` and ``weight``. Other columns are listed in
+    Comparisons may have columns ``judge``, ``category`` and ``weight``. Other columns are listed in
     ``ignored_columns``, and in ``unused_column_hints`` if they look useful. Each row is evidence of
     its own. A row that compares an item with itself is refused between ``winner`` and ``loser``,
     and left out, with a note, in other layouts.
@@ -117,7 +119,8 @@ def read_comparisons(
             if is_counted(source):
                 table = read_counted(source, chosen, callback)
             else:
-                table = read_table(source, name="the comparisons")
+                reports = reports_of(source)
+                table = read_table(source if reports is None else reports, name="the comparisons")
             data = _from_table(table, known, chosen)
         except DataError as error:
             if path is None and "--" in error.fix:
@@ -138,7 +141,14 @@ def _refuse_options(path: Path, chosen: ColumnNames) -> None:
 
 
 def _from_table(table: Table, known: Items | None, chosen: ColumnNames) -> ComparisonData:
-    found = in_layout(table.without(chosen.ignore), chosen)
+    table = table.without(chosen.ignore)
+    scores = as_scores(table, chosen)
+    if scores is not None:
+        if known is not None:
+            fix = "leave the file of items out"
+            raise table.error("systems of a score table have no features", fix)
+        return ComparisonData.of_scores(scores)
+    found = in_layout(table, chosen)
     for name, role in (("outcome_codes", "outcome"), ("date_format", "time")):
         if getattr(chosen, name) and role not in found.columns:
             problem = f"--{option_name(name)} tells how to read {role}s, and no column holds these"

@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
+
+ScoreKind = Literal["solved", "grade", "number"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,59 @@ class OrderEvents:
     groups: tuple[tuple[tuple[int, ...], ...], ...]
     counts: np.ndarray
     answers: np.ndarray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreTable:
+    """Scores of systems on tasks.
+
+    Parameters
+    ----------
+    names, task_names
+        Names of the n systems and of the T tasks, in the order of their first appearance.
+    scores
+        Shape (n, T): runs that succeeded, grades as in the file, or (mean) numbers; 0 where there
+        are no runs.
+    runs
+        Shape (n, T): number of runs; 0 where the cell is missing.
+    kind
+        What scores are: "solved", "grade" or "number".
+    clusters, cluster_names
+        Cluster of each task, shape (T,), and names of the clusters; None and empty without these.
+    families, family_names
+        Family of each system, shape (n,), and names of the families, likewise.
+    costs
+        Mean cost of a run of each task, shape (T,), if there is such a column.
+    notes
+        Sentences on how the table was understood.
+    ignored_columns
+        Columns that were not used.
+
+    Examples
+    --------
+    >>> from bayesrank.datasets import read_scores
+    >>> table = {"system": ["x", "x", "y", "y"], "task": [1, 2, 1, 2], "score": [1, 0, 1, 1]}
+    >>> read_scores(table).scores
+    array([[1., 0.],
+           [1., 1.]])
+    """
+
+    names: tuple[str, ...]
+    task_names: tuple[str, ...]
+    scores: np.ndarray
+    runs: np.ndarray
+    kind: ScoreKind
+    clusters: np.ndarray | None = None
+    cluster_names: tuple[str, ...] = ()
+    families: np.ndarray | None = None
+    family_names: tuple[str, ...] = ()
+    costs: np.ndarray | None = None
+    notes: tuple[str, ...] = ()
+    ignored_columns: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for array in (self.scores, self.runs):
+            array.setflags(write=False)
 
 
 _BY_ROW = (
@@ -97,6 +153,8 @@ class ComparisonData:
     clusters
         Columns that were not used and have repeats, by name: the number of the cell of each
         comparison, shape (K,), or of each row of `orders.answers`, shape (R,).
+    scores
+        A score table, in place of comparisons, if that was read.
     contrasts
         What was not used of both sides, by name: the winner's number less the loser's, shape (K,).
     unused_column_hints
@@ -135,11 +193,27 @@ class ComparisonData:
     unused_column_hints: tuple[str, ...] = ()
     clusters: Mapping[str, np.ndarray] = field(default_factory=dict)
     contrasts: Mapping[str, np.ndarray] = field(default_factory=dict)
+    scores: ScoreTable | None = None
 
     def __post_init__(self) -> None:
         for array in (self.features, *(getattr(self, name) for name in _BY_ROW)):
             if array is not None:
                 array.setflags(write=False)
+
+    @classmethod
+    def of_scores(cls, table: ScoreTable) -> "ComparisonData":
+        """A score table as what rankers take."""
+        none = np.zeros((0, 2), np.int64)
+        layout = {"solved": "solved or not", "grade": "grades", "number": "numbers"}[table.kind]
+        return cls(
+            table.names,
+            none,
+            none[:, 0] > 0,
+            ignored_columns=table.ignored_columns,
+            layout=f"a score table, systems by tasks: {layout}",
+            notes=table.notes,
+            scores=table,
+        )
 
     def where(self, mask: np.ndarray) -> "ComparisonData":
         """Some of the comparisons; items, judges and categories stay.
@@ -156,6 +230,8 @@ class ComparisonData:
         """
         if self.orders is not None:
             raise ValueError("data has orders, which stay whole; pass data.orders to fit_orders")
+        if self.scores is not None:
+            raise ValueError("data has a score table, which stays whole; read part of it")
         rows = {name: getattr(self, name) for name in _BY_ROW}
         rows = {n: v if v is None else v[mask] for n, v in rows.items()}
         for name in ("clusters", "contrasts"):

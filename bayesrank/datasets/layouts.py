@@ -92,8 +92,8 @@ _WEIGHTS = (
 _TIES = ("tie", "ties", "tied", "draw", "draws", "is_tie")
 _SIDES = (
     *(("a", "b"), ("1", "2"), ("home", "away"), ("home", "visitor"), ("white", "black")),
-    *(("left", "right"), ("first", "second"), ("one", "two"), ("i", "j"), ("red", "blue")),
-    ("r", "b"),
+    *(("left", "right"), ("first", "second"), ("one", "two"), ("i", "j"), ("r", "b")),
+    ("red", "blue"),
 )
 _THIRD = {"1": "3", **dict(a="c", first="third", one="three", i="k", red="green")}  # beside two
 _CHOICES = (
@@ -112,9 +112,8 @@ _WORDS = ("home", "white", "left", "first", "a", "red", *(chosen for chosen, _ i
 _THINGS = (
     *("", "model", "llm", "generator", "system", "assistant", "method", "algorithm", "player"),
     *("team", "name", "item", "option", "candidate", "product", "alternative", "username", "user"),
-    *("choice", "essay", "photo", "picture", "video", "audio", "sample", "variant", "design"),
-    "stimulus",
-    *("song", "artist", "translation", "file", "url", "id", "image", "document", "text"),
+    *("choice", "essay", "photo", "picture", "video", "audio", "sample", "variant", "stimulus"),
+    *("design", "song", "artist", "translation", "file", "url", "id", "image", "document", "text"),
     *("response", "answer", "output", "completion", "summary", "fighter", "competitor", "agent"),
     *("participant", "contestant", "bot", "engine", "stim", "word", "statement", "prompt", "img"),
 )
@@ -283,6 +282,8 @@ class ColumnNames:
         Whether names that differ in case, blanks, Unicode form, or as 1 and 1.0 do, are one item.
     positive
         The side that a positive number favours.
+    scores
+        What scores of systems by tasks are; "none" if there are none. By default recognised.
 
     Examples
     --------
@@ -310,6 +311,7 @@ class ColumnNames:
     date_format: str | None = None
     fold_names: bool = False
     positive: Literal["first", "second"] = "first"
+    scores: Literal["solved", "grade", "number", "none"] | None = None
 
     @property
     def named(self) -> dict[str, str]:
@@ -325,11 +327,9 @@ def find(table: Table, layouts: Sequence[Layout], named: Mapping[str, str] | Non
     """
     named = dict(named or {})
     found = fitting(table, layouts, named)
-    if not found:
-        raise _unrecognised(table, layouts, named)
     used = next((f for f in found if not named.keys() - _options(f.layout)), None)
     if used is None:
-        raise _unused(found[0], named)
+        raise _unused(found[0], named) if found else _unrecognised(table, layouts, named)
     _refuse_second_header(used)
     return used
 

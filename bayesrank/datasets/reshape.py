@@ -17,9 +17,11 @@ from bayesrank.datasets.ballots import (
     best_worst,
     by_place,
     free_for_all,
+    is_race,
     marked,
     wide_ranks,
 )
+from bayesrank.datasets.data import ScoreTable
 from bayesrank.datasets.doubts import refuse_team_columns
 from bayesrank.datasets.layouts import (
     COMPARISONS,
@@ -30,10 +32,11 @@ from bayesrank.datasets.layouts import (
     find,
     fitting,
     naming,
+    option_name,
     sides_of,
     two_columns,
 )
-from bayesrank.datasets.scores import refuse_scores
+from bayesrank.datasets.scores import LONG, arranged_scores, as_long
 from bayesrank.datasets.table import Column, Table, plain_key
 
 
@@ -46,6 +49,8 @@ class Reshape(NamedTuple):
 
 
 _BESIDE = {"judge", "category", "weight", "time"}  # roles that any layout may have
+# Options that tell how to read comparisons.
+_OF_COMPARISONS = ("covariates", "outcome_codes", "date_format", "fold_names")
 _SUMS = {"total", "totals", "sum", "grand total", "all"}  # of a square table
 
 
@@ -65,8 +70,6 @@ def in_layout(table: Table, chosen: ColumnNames) -> Found:
     """The columns of comparisons, in a standard layout or one that becomes it."""
     named = chosen.named
     if named.keys() <= _BESIDE and not fitting(table, COMPARISONS[:1], named):
-        if not fitting(table, COMPARISONS, named):
-            refuse_scores(table)
         table = reshaped(table, BY_NAMES)
         if not fitting(table, COMPARISONS, named):
             table = reshaped(table, BY_CELLS)
@@ -77,6 +80,43 @@ def in_layout(table: Table, chosen: ColumnNames) -> Found:
             fix = f"rate it: bayesrank rate {file} (in Python: CollaborativeOrdinalGP)"
             raise table.error("this looks like ratings and not like comparisons", fix)
     return find(table, COMPARISONS, named)
+
+
+def as_scores(table: Table, chosen: ColumnNames) -> ScoreTable | None:
+    """The score table that a table is, unless it is comparisons; what may be both is refused."""
+    asked = chosen.scores not in (None, "none")
+    if chosen.scores == "none" or (not asked and fitting(table, COMPARISONS, chosen.named)):
+        return None
+    others = [*chosen.named, *(name for name in _OF_COMPARISONS if getattr(chosen, name))]
+    if others and not asked:
+        return None
+    if others:
+        problem = f"--{option_name(others[0])} does not go with score tables"
+        raise table.error(problem, "leave it out")
+    wide = not fitting(table, (LONG,), {})
+    if wide and not asked and reshaped(table, BY_NAMES) is not table:
+        return None
+    found = as_long(table)
+    if found is None and asked:
+        fix = f"name the columns as in {LONG.example}, or call the first one system or task"
+        raise table.error(f"the columns {table.quoted} are no score table", fix)
+    if found is None or (not asked and {*table.header[1:]} == {*table.columns[0].values}):
+        return None
+    if table.counts is not None:
+        fix = "collect it into a data frame, or write a smaller file"
+        raise table.error("score tables are not counted where they lie", fix)
+    read = arranged_scores(found, None if chosen.scores in (None, "none") else chosen.scores)
+    if not asked and _are_orders(table, found, read):
+        problem = "this may be a score table, systems by tasks, or an order of items a row or task"
+        raise table.error(problem, f"say which: --scores {read.kind}, or --scores none")
+    return read
+
+
+def _are_orders(table: Table, found: Found, read: ScoreTable) -> bool:
+    """Whether a score table may be orders: points in races, or ranks in each row."""
+    if found.table is table:
+        return read.kind != "solved" and read.scores.max() > 1.0 and is_race(table)
+    return wide_ranks(table) is not None
 
 
 def _one_hot(table: Table) -> Table | None:

@@ -4,20 +4,18 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bayesrank.datasets import cells
+from bayesrank.datasets.data import ScoreKind, ScoreTable
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.layouts import ColumnRole, Found, Layout, find, fitting
 from bayesrank.datasets.table import Column, Source, Table, read_table
 from bayesrank.datasets.text import read_bytes
-
-Kind = Literal["solved", "grade", "number"]
 
 _SYSTEM = ColumnRole(
     ("system", "model", "llm", "agent", "method", "solver", "submission", "algorithm", "system_id")
@@ -27,95 +25,59 @@ _TASK = ColumnRole(
     ("task", "task_id", "instance", "instance_id", "problem", "problem_id", "question")
     + ("question_id", "example", "example_id", "sample_id", "test", "task_name", "item")
 )
+_COUNTS = ("successes", "num_correct")
 _SCORE = ColumnRole(
-    ("score", "resolved", "solved", "correct", "is_correct", "passed", "success", "successes")
-    + ("num_correct", "reward", "accuracy", "grade", "value", "result")
+    ("score", "resolved", "solved", "correct", "is_correct", "passed", "success", *_COUNTS)
+    + ("reward", "accuracy", "grade", "value", "result")
 )
-_OPTIONAL = {
+_OF_TASKS = {
     "runs": ColumnRole(("runs", "num_runs", "n_runs", "num_trials", "of", "total"), True),
     "cluster": ColumnRole(("cluster", "cluster_id", "repo", "suite", "task_group"), True),
     "cost": ColumnRole(("cost", "cost_usd", "price"), True),
 }
-_LONG = Layout(
-    "system,task,score", {"system": _SYSTEM, "task": _TASK, "score": _SCORE, **_OPTIONAL}
+_OF_SYSTEMS = {"family": ColumnRole(("family", "model_family", "vendor", "organization"), True)}
+LONG = Layout(
+    "system,task,score",
+    {"system": _SYSTEM, "task": _TASK, "score": _SCORE, **_OF_TASKS, **_OF_SYSTEMS},
 )
-_BY_SYSTEM = Layout("system,task1,task2,task3", {"system": _SYSTEM})
-_BY_TASK = Layout("task,system1,system2", {"task": _TASK, **_OPTIONAL})
+_WIDE = {
+    "systems": Layout("system,task1,task2,task3", {"system": _SYSTEM, **_OF_SYSTEMS}),
+    "tasks": Layout("task,system1,system2", {"task": _TASK, **_OF_TASKS}),
+}
 _REPEATS = {"epoch", "run", "seed", "trial", "repeat", "attempt", "replicate"}
-_BESIDE = {"date", "time", "year", "family", "size", "params", "tokens", "rank"}
+_BESIDE = {"date", "time", "year", "size", "params", "tokens", "rank"}
 _BESIDE |= {"total", "score", "average", "avg", "mean", "cost"}  # no tasks of a wide table
 _FIX = "write 0 or 1, true or false, 3/5 or a number, and nothing where the cell is missing"
 _YES = {"true", "yes", "y", "pass", "passed", "resolved", "solved", "correct", "success"}
 _NO = {"false", "no", "n", "fail", "failed", "unresolved", "unsolved", "incorrect", "wrong"}
 _PARTS = re.compile(r"(\d+) *(?:/|of|out of) *(\d+)")
 _MOST_GRADES, _CELLS_A_GRADE = 7, 10
-
-
-@dataclass(frozen=True, eq=False)
-class ScoreTable:
-    """Scores of systems on tasks.
-
-    Parameters
-    ----------
-    names, task_names
-        Names of the systems and of the tasks, in the order of their first appearance.
-    scores
-        Shape (n, T): runs that succeeded, grades as in the file, or (mean) numbers; 0 where there
-        are no runs.
-    runs
-        Shape (n, T): number of runs; 0 where the cell is missing.
-    kind
-        What scores are: "solved", "grade" or "number".
-    clusters, cluster_names
-        Cluster of each task, shape (T,), and names of the clusters; None and empty without these.
-    costs
-        Mean cost of a run of each task, shape (T,), if there is such a column.
-    notes
-        Sentences on how the table was understood.
-    ignored_columns
-        Columns that were not used.
-
-    Examples
-    --------
-    >>> from bayesrank.datasets import read_scores
-    >>> table = {"system": ["x", "x", "y", "y"], "task": [1, 2, 1, 2], "score": [1, 0, 1, 1]}
-    >>> read_scores(table).scores
-    array([[1., 0.],
-           [1., 1.]])
-    """
-
-    names: tuple[str, ...]
-    task_names: tuple[str, ...]
-    scores: NDArray[np.float64]
-    runs: NDArray[np.float64]
-    kind: Kind
-    clusters: NDArray[np.int64] | None = None
-    cluster_names: tuple[str, ...] = ()
-    costs: NDArray[np.float64] | None = None
-    notes: tuple[str, ...] = ()
-    ignored_columns: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for array in (self.scores, self.runs):
-            array.setflags(write=False)
+_ROUNDING = 0.1  # runs by which a rounded share may miss a whole number of them
+# What reports of harnesses list, and which of these lists name all that was run.
+_WHOLE = {"unresolved", "submitted", "completed", "generated"}
+_LISTS = _WHOLE | {"resolved", "error", "incomplete", "empty_patch", "no_generation", "no_logs"}
+_LISTS |= {"with_logs", "no_apply", "applied", "install_fail", "reset_failed", "test_errored"}
+_LISTS |= {"test_timeout"}
+_REPORTS = '{"name": {"resolved": [...]}, ...}'
 
 
 def read_scores(
     source: Source,
     *,
-    kind: Kind | None = None,
+    kind: ScoreKind | None = None,
     rows: Literal["systems", "tasks"] | None = None,
     **columns: str,
 ) -> ScoreTable:
     """Read a score table: a file as for `read_comparisons`, or a data frame or mapping.
 
     - Long: columns for system, task and score under their usual names, and maybe ``runs`` (then the
-      score counts how many of these succeeded, or is their share), ``cluster`` and ``cost``. Rows
-      of one cell are repeated runs.
+      score counts how many of these succeeded, or is their share), ``cluster``, ``family`` and
+      ``cost``. Rows of one cell are repeated runs.
     - Wide: a row a system and a column a task, or the other way round. The name of the first column
       (``system``, ``model``, ...; ``task``, ``instance_id``, ...) says which.
     - What harnesses write: ``{"name": {"resolved": [...], "unresolved": [...]}, ...}``, or
-      ``{"tasks": [...], "systems": [{"name": ..., "resolved": [...]}]}``.
+      ``{"tasks": [...], "systems": [{"name": ..., "resolved": [...]}]}``. Without a list of what
+      was not resolved, all else counts as not solved.
 
     Cells are 0 or 1, true or false, ``3/5``, or numbers; empty ones are missing. At most seven
     different whole numbers are grades, and other numbers are numbers; a note says so.
@@ -130,7 +92,7 @@ def read_scores(
         What the rows of a wide table are, if the name of its first column does not say so.
     **columns
         Names of columns that are not recognised: ``system``, ``task``, ``score``, ``runs``,
-        ``cluster``, ``cost``.
+        ``cluster``, ``family``, ``cost``.
 
     Raises
     ------
@@ -146,82 +108,121 @@ def read_scores(
     array([[1., 0.],
            [1., 1.]])
     """
-    unknown = sorted(columns.keys() - _LONG.roles)
+    unknown = sorted(columns.keys() - LONG.roles)
     if unknown:
-        raise TypeError(f"read_scores has no argument {unknown[0]!r}; columns are {[*_LONG.roles]}")
-    listed = _of_harness(source)
-    table = read_table(source if listed is None else listed, name="the scores")
+        raise TypeError(f"read_scores has no argument {unknown[0]!r}; columns are {[*LONG.roles]}")
+    if kind is not None and kind not in get_args(ScoreKind):
+        raise ValueError(f"kind is {kind!r}; choose one of {', '.join(get_args(ScoreKind))}")
+    reports = reports_of(source)
+    table = read_table(source if reports is None else reports, name="the scores")
     try:
-        found = _wide(table, rows, columns) or find(table, (_LONG,), columns)
+        found = as_long(table, rows, columns) or find(table, (LONG,), columns)
     except DataError as error:
         raise error.with_fix(re.sub(r"--(\w+)", r"\1=...", error.fix)) from None
-    return _arranged(found, kind)
+    return arranged_scores(found, kind)
 
 
-def refuse_scores(table: Table) -> None:
-    """Refuse a long score table where comparisons are read: an order a task is another question."""
-    found = fitting(table, (_LONG,), {})
-    if not found or found[0].columns["task"].name.lower() == "item":
-        return
-    if all(_parsed(cell) is not None for cell in found[0].columns["score"].values):
-        fix = f"rank it in Python: ScoreRanker().fit({str(table.path)!r}); or, if each task is one "
-        fix += f"race, call the column {found[0].columns['task'].name!r} race"
-        raise table.error("this is a score table, systems by tasks, and no comparisons", fix)
-
-
-def _of_harness(source: Source) -> dict[str, list[Any]] | None:
+def reports_of(source: Source) -> dict[str, list[Any]] | None:
     """Columns of what a harness wrote, if it is that."""
     held: Any = source
-    if isinstance(source, str | os.PathLike) and Path(source).suffix.lower() == ".json":
+    path = Path(source) if isinstance(source, str | os.PathLike) else Path("the scores")
+    if held is not source or path.suffix.lower() == ".json":
         try:
-            held = json.loads(read_bytes(Path(source)))
+            held = json.loads(read_bytes(path))
         except ValueError:  # the reader of tables says what is wrong
             return None
     if not isinstance(held, dict) or not held:
         return None
-    tasks: list[Any] = []
+    if isinstance(held.get("resolved"), list) and any(
+        isinstance(cell, str) for cell in held["resolved"]
+    ):
+        fix = f"put the reports of several systems into one file, {_REPORTS}"
+        raise DataError(path, "this is the report of one system", fix)
+    tasks = held.get("tasks", ()) if isinstance(held.get("systems"), list) else ()
+    named = [*held.items()]
     if isinstance(held.get("systems"), list):
-        tasks = [*held.get("tasks", ())]
-        held = {each["name"]: each for each in held["systems"] if isinstance(each, dict)}
-    if not all(isinstance(v, dict) and isinstance(v.get("resolved"), list) for v in held.values()):
+        named = [(isinstance(v, dict) and v.get("name"), v) for v in held["systems"]]
+    if not all(isinstance(v, dict) and isinstance(_listed(v, "resolved"), list) for _, v in named):
         return None
-    lists = {
-        name: {key: list(map(str, v)) for key, v in each.items() if isinstance(v, list)}
-        for name, each in held.items()
-    }
-    said = [task for each in lists.values() for own in each.values() for task in own]
-    tasks = [*dict.fromkeys([*map(str, tasks), *said])]
-    solved = {name: {*each["resolved"]} for name, each in lists.items()}
-    return {
-        "system": [name for name in lists for _ in tasks],
-        "task": [task for _ in lists for task in tasks],
-        "score": [int(task in solved[name]) for name in lists for task in tasks],
-    }
+    return _report_columns(path, named, [*map(str, tasks)])
 
 
-def _wide(table: Table, rows: str | None, columns: Mapping[str, str]) -> Found | None:
-    """A wide table made long, if it is one."""
-    if not rows and (fitting(table, (_LONG,), columns) or {*columns} & {"score"}):
-        return None
-    first = table.columns[0]
+def _listed(report: Mapping[str, Any], name: str) -> Any:
+    """A list of a report, under its name, with or without ``_ids``."""
+    return report.get(name, report.get(f"{name}_ids"))
+
+
+def _report_columns(
+    path: Path, named: list[tuple[Any, dict[str, Any]]], tasks: list[str]
+) -> dict[str, list[Any]]:
+    """Columns of the reports of systems, by their names."""
+    names = [name for name, _ in named]
+    for place, name in enumerate(names, 1):
+        if not isinstance(name, str) or names.index(name) < place - 1:
+            said = f"{name!r} has two reports"
+            problem = said if isinstance(name, str) else f"report {place} has no name"
+            raise DataError(path, problem, "give each system one report and a name")
+    lists = [
+        {n: [*map(str, _listed(each, n))] for n in sorted(_LISTS) if _listed(each, n) is not None}
+        for _, each in named
+    ]
+    tasks = [*dict.fromkeys([*tasks, *(t for each in lists for own in each.values() for t in own)])]
+    columns: dict[str, list[Any]] = {"system": [], "task": [], "score": []}
+    for name, each in zip(names, lists, strict=True):
+        solved, failed = {*each["resolved"]}, {*each.get("unresolved", ())}
+        if solved & failed:
+            problem = f"{name!r} has {min(solved & failed)!r} both resolved and unresolved"
+            raise DataError(path, problem, "remove one of the two")
+        run = {t for own in each.values() for t in own} if _WHOLE & {*each} else {*tasks}
+        here = [task for task in tasks if task in run]
+        columns["system"] += [name] * len(here)
+        columns["task"] += here
+        columns["score"] += [int(task in solved) for task in here]
+    return columns
+
+
+def as_long(
+    table: Table, rows: str | None = None, columns: Mapping[str, str] | None = None
+) -> Found | None:
+    """The columns of a long score table, or of a wide one made long, if it is one of these."""
+    columns = columns or {}
     if rows is None:
+        long = fitting(table, (LONG,), columns)
+        if long:
+            return long[0]
         named = {key: value for key, value in columns.items() if key != "score"}
-        at = [fitting(table, (each,), named) for each in (_BY_SYSTEM, _BY_TASK)]
-        if bool(at[0]) == bool(at[1]):
+        ways = [way for way, layout in _WIDE.items() if fitting(table, (layout,), named)]
+        if len(ways) != 1 or "score" in columns:
             return None
-        rows = "systems" if at[0] else "tasks"
-        first = (at[0] or at[1])[0].columns["system" if at[0] else "task"]
-    beside = fitting(table, (_BY_TASK,), {**columns, "task": first.name})[0].columns
-    kept = {name: c for name, c in beside.items() if name in _OPTIONAL and rows == "tasks"}
-    taken = {first.name, *(c.name for c in kept.values())}
-    others = [c for c in table.columns if c.name not in taken]
+        rows = ways[0]
+        first = fitting(table, (_WIDE[rows],), named)[0].columns[rows.removesuffix("s")]
+    else:
+        first = table.columns[0]
+    one = rows.removesuffix("s")
+    found = fitting(table, (_WIDE[rows],), {**columns, one: first.name})[0].columns
+    kept = {name: column for name, column in found.items() if name != one}
+    taken = {first.name, *(column.name for column in kept.values())}
+    others = [column for column in table.columns if column.name not in taken]
     wide = [c for c in others if c.name.lower() not in _BESIDE and _mostly_scores(c)]
+    if len(wide) < max(2, len(others) / 2):
+        return None
+    return _stacked(table, one, first, wide, kept, [c for c in others if c not in wide])
+
+
+def _stacked(
+    table: Table,
+    one: str,
+    first: Column,
+    wide: list[Column],
+    kept: Mapping[str, Column],
+    rest: list[Column],
+) -> Found:
+    """The columns of a wide table, one below the other."""
     for column in wide:
         table.refuse(column, lambda cell: _parsed(cell) is None, "is not a score", _FIX)
-    if len(wide) < 2:
-        raise table.error("fewer than two columns hold scores", _FIX)
+    _refuse_odd(table, wide)
     count, many = len(table.rows), np.tile(np.arange(len(table.rows)), len(wide))
-    one, other = ("system", "task") if rows == "systems" else ("task", "system")
+    other = "task" if one == "system" else "system"
     long = Table(
         table.path,
         (
@@ -229,26 +230,40 @@ def _wide(table: Table, rows: str | None, columns: Mapping[str, str]) -> Found |
             Column.of(other, [c.name for c in wide for _ in range(count)]),
             Column.of("score", np.concatenate([c.cells for c in wide])),
             *(Column.of(name, c.cells[many]) for name, c in kept.items()),
-            *(c._replace(codes=c.codes[many]) for c in others if c not in wide),
+            *(c._replace(codes=c.codes[many]) for c in rest),
         ),
         table.rows[many],
         (*table.notes, f"The table has a row a {one} and a column a {other}."),
     )
-    return find(long, (_LONG,), {name: name for name in ("system", "task", "score", *kept)})
+    return find(long, (LONG,), {name: name for name in ("system", "task", "score", *kept)})
 
 
 def _mostly_scores(column: Column) -> bool:
     """Whether a column holds scores, some of them perhaps misspelled."""
-    said = [
-        _parsed(cell) is not None for cell in column.values if cell.lower() not in cells.NOTHING
-    ]
+    said = [_parsed(cell) is not None for cell in column.values if not _is_nothing(cell)]
     return 2 * sum(said) >= len(said)
+
+
+def _refuse_odd(table: Table, wide: list[Column]) -> None:
+    """Refuse a column of large numbers among many that hold 0 and 1: it is none of these."""
+    most = [max((score for score, _ in map(_read, c.values)), default=0.0) for c in wide]
+    if 2 * sum(m <= 1.0 for m in most) > len(wide) and max(most) > 1.0:
+        counted = any(_PARTS.fullmatch(cell.lower()) for c in wide for cell in c.values)
+        odd = wide[int(np.argmax(most))]
+        if not counted:
+            cell = max(odd.values, key=lambda cell: _read(cell)[0])
+            problem = f"{cell!r} is not a score as in most columns, which are from 0 to 1"
+            raise table.error(problem, "correct it, or remove the column", odd, odd.holds(cell))
+
+
+def _is_nothing(cell: str) -> bool:
+    return cell.lower().strip() in cells.NOTHING
 
 
 def _parsed(cell: str) -> tuple[float, float] | None:
     """Score and runs of a cell, no runs where it says nothing; None of what is no score."""
     said = cell.lower().strip()
-    if said in cells.NOTHING:
+    if _is_nothing(said):
         return 0.0, 0.0
     if said in _YES or said in _NO:
         return float(said in _YES), 1.0
@@ -256,64 +271,89 @@ def _parsed(cell: str) -> tuple[float, float] | None:
     if match:
         return float(match[1]), float(match[2])
     value = cells.finite(said.removesuffix("%"))
-    return None if np.isnan(value) else (value / (100.0 if said.endswith("%") else 1.0), 1.0)
+    if not abs(value) <= cells.LARGEST or (said.endswith("%") and not 0.0 <= value <= 100.0):
+        return None
+    return value / (100.0 if said.endswith("%") else 1.0), 1.0
 
 
-def _arranged(found: Found, kind: Kind | None) -> ScoreTable:
+def _read(cell: str) -> tuple[float, float]:
+    """Score and runs of a cell that is a score."""
+    return _parsed(cell) or (0.0, 0.0)
+
+
+def arranged_scores(found: Found, kind: ScoreKind | None) -> ScoreTable:
     """The cells of a long table as arrays."""
     table, columns = found.table, found.columns
     system, task, score = (columns[role] for role in ("system", "task", "score"))
     for column in (system, task):
         cells.text(table, column)
         cells.refuse_nothing(table, column)
+    _refuse_copies(found)
     values, runs, counted = _counts(found)
     shape, place = (len(system.values), len(task.values)), (system.codes, task.codes)
     total, all_runs, rows = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     for sums, each in ((total, values * (runs > 0)), (all_runs, runs), (rows, runs > 0)):
         np.add.at(sums, place, each)
-    kind, note = _kind(values[runs > 0], counted, kind, bool((rows > 1).any()))
+    several = bool((rows > 1).any())
+    kind, note = _kind(values[runs > 0], counted, kind, several)
     _refuse_values(table, score, values, runs, kind, counted)
     notes = [*table.notes, note] if note else [*table.notes]
-    if (rows > 1).any():
+    if several:
         notes.append(f"Cells with several rows, which are repeated runs: {(rows > 1).sum():,}.")
     if kind != "solved":
+        if kind == "grade" and several:
+            problem = "repeated runs have grades, which have no mean"
+            raise table.error(problem, "read them as numbers, or keep one run a cell", score)
         total, all_runs = total / np.maximum(all_runs, 1.0), np.minimum(all_runs, 1.0)
     kept = all_runs.sum(0) > 0
     if not kept.all():
         notes.append(f"Tasks that nobody ran, left out: {(~kept).sum():,}.")
     _refuse_empty(table, system, all_runs.sum(1) == 0, kept)
-    cluster, names = _clusters(table, columns.get("cluster"), task)
-    costs = None
-    if "cost" in columns:
-        paid = np.bincount(task.codes, cells.number(table, columns["cost"]))
-        costs = (paid / np.bincount(task.codes))[kept]
+    clusters, names = _labels(table, columns.get("cluster"), task, "task")
+    families, family_names = _labels(table, columns.get("family"), system, "system")
+    if clusters is not None:
+        there, clusters = np.unique(clusters[kept], return_inverse=True)
+        names = tuple(names[c] for c in there)
     return ScoreTable(
         system.values,
         tuple(name for name, there in zip(task.values, kept, strict=True) if there),
         total[:, kept],
         all_runs[:, kept],
         kind,
-        None if cluster is None else np.unique(cluster[kept], return_inverse=True)[1],
-        () if cluster is None else tuple(names[c] for c in np.unique(cluster[kept])),
-        costs,
+        clusters,
+        names,
+        families,
+        family_names,
+        _costs(found, task, runs > 0, kept),
         tuple(notes),
         tuple(c.name for c in found.rest if c.name.lower() not in _REPEATS),
     )
+
+
+def _refuse_copies(found: Found) -> None:
+    """Refuse a run that is there twice, where a column numbers the runs of a cell."""
+    numbers = [column for column in found.rest if column.name.lower() in _REPEATS]
+    if numbers:
+        cell = (found.columns["system"], found.columns["task"])
+        found.table.refuse_twice(*cell, *numbers)
 
 
 def _counts(found: Found) -> tuple[NDArray[np.float64], NDArray[np.float64], bool]:
     """Score and runs of each row, and whether scores count runs."""
     table, columns, score = found.table, found.columns, found.columns["score"]
     table.refuse(score, lambda cell: _parsed(cell) is None, "is not a score", _FIX)
-    said = np.array([_parsed(cell) for cell in score.values])
-    parts = [bool(_PARTS.fullmatch(cell.lower())) for cell in score.values]
-    values, runs = said[score.codes].T
-    counted, there = any(parts), runs > 0
+    values, runs = np.array([_read(cell) for cell in score.values])[score.codes].T
+    marked = [cell.endswith("%") for cell in score.values]
+    plain = [m or abs(_read(c)[0]) <= 1.0 for m, c in zip(marked, score.values, strict=True)]
+    if any(marked) and not all(plain):
+        odd = score.values[plain.index(False)]
+        problem = f"{odd!r} has no percent sign, and others have"
+        raise table.error(problem, "write all in one way", score, score.holds(odd))
+    counted, there = any(_PARTS.fullmatch(cell.lower()) for cell in score.values), runs > 0
     if "runs" in columns and not counted:
         count = cells.whole(table, columns["runs"], least=0, fix="count the runs of the cell")
-        shares = (values[there] <= 1.0).all() and (values[there] % 1.0 > 0.0).any()
-        values = np.where(shares, np.round(values * count), values)
-        runs, counted = np.where(there, count, 0.0), True
+        values, counted = _successes(table, score, values, count, there), True
+        runs = np.where(there, count, 0.0)
     wrong = (values > runs) | (values < 0) | (values % 1 > 0)
     if counted and wrong.any():
         k = int(np.argmax(wrong))
@@ -322,9 +362,29 @@ def _counts(found: Found) -> tuple[NDArray[np.float64], NDArray[np.float64], boo
     return values, runs, counted
 
 
+def _successes(table: Table, score: Column, values: Any, count: Any, there: Any) -> Any:
+    """How many of several runs succeeded, of scores that count them or are their share."""
+    if score.name.lower() in _COUNTS or (values[there] > 1.0).any():
+        return values
+    several = there & (count > 1)
+    if not (values[there] % 1.0 > 0.0).any():
+        if (values[several] == 1.0).any():
+            problem = f"1 may be one run of {count[several].max():g} or all of them"
+            where = several & (values == 1.0)
+            raise table.error(problem, "write cells such as 1/5, without runs", score, where)
+        return values
+    found = np.round(values * count)
+    wrong = there & (np.abs(values * count - found) > _ROUNDING)
+    if wrong.any():
+        k = int(np.argmax(wrong))
+        problem = f"{values[k]:g} is not a share of {count[k]:g} runs"
+        raise table.error(problem, "correct the score or the runs", score, wrong)
+    return found
+
+
 def _kind(
-    values: NDArray[np.float64], counted: bool, kind: Kind | None, repeated: bool
-) -> tuple[Kind, str]:
+    values: NDArray[np.float64], counted: bool, kind: ScoreKind | None, repeated: bool
+) -> tuple[ScoreKind, str]:
     """What scores are, and a sentence on it unless they are 0 and 1."""
     levels = np.unique(values)
     if kind is not None:
@@ -334,20 +394,22 @@ def _kind(
     whole = (levels % 1 == 0).all() and len(levels) <= _MOST_GRADES
     if whole and len(values) >= _CELLS_A_GRADE * len(levels) and not repeated:
         said = ", ".join(f"{level:g}" for level in levels)
-        return "grade", f"Scores are read as grades: {said} (kind='number' reads them as numbers)."
+        return "grade", f"Scores are read as grades: {said} (say number to read them as numbers)."
     averaged = "; repeated runs are averaged" if repeated else ""
     return "number", f"Scores are read as numbers from {levels[0]:g} to {levels[-1]:g}{averaged}."
 
 
 def _refuse_values(
-    table: Table, score: Column, values: Any, runs: Any, kind: Kind, counted: bool
+    table: Table, score: Column, values: Any, runs: Any, kind: ScoreKind, counted: bool
 ) -> None:
     """Refuse scores that are none of their kind."""
     there = runs > 0
-    if kind == "solved" and not counted and (there & (values != 0) & (values != 1)).any():
-        wrong = there & (values != 0) & (values != 1)
+    wrong = there & (values != 0) & (values != 1)
+    if kind == "solved" and not counted and wrong.any():
         problem = f"{score.cells[int(np.argmax(wrong))]!r} is neither 0 nor 1"
-        raise table.error(problem, "correct it, or read numbers by kind='number'", score, wrong)
+        raise table.error(problem, "correct it, or read the scores as numbers", score, wrong)
+    if kind != "solved" and counted:
+        raise table.error(f"counts of runs are no {kind}s", "leave the kind out", score)
     if kind != "solved" and len(np.unique(values[there])) < 2:
         raise table.error("every score is the same", "there is nothing to learn from it", score)
 
@@ -363,18 +425,32 @@ def _refuse_empty(table: Table, system: Column, idle: Any, kept: Any) -> None:
         raise table.error(f"there is one {what}", f"add the scores of another {what}")
 
 
-def _clusters(
-    table: Table, column: Column | None, task: Column
+def _labels(
+    table: Table, column: Column | None, owner: Column, what: str
 ) -> tuple[NDArray[np.int64] | None, tuple[str, ...]]:
-    """Cluster of each task, and their names."""
+    """Cluster of each task, or family of each system, and their names."""
     if column is None:
         return None, ()
     cells.text(table, column)
-    cluster = column.codes[task.first()]
-    wrong = column.codes != cluster[task.codes]
+    label = column.codes[owner.first()]
+    wrong = column.codes != label[owner.codes]
     if wrong.any():
         k = int(np.argmax(wrong))
-        names = [column.values[c] for c in (cluster[task.codes[k]], column.codes[k])]
-        problem = f"task {task.values[task.codes[k]]!r} is in {names[0]!r} and in {names[1]!r}"
-        raise table.error(problem, "put each task in one cluster", column, wrong)
-    return cluster, column.values
+        names = [column.values[c] for c in (label[owner.codes[k]], column.codes[k])]
+        problem = f"{what} {owner.values[owner.codes[k]]!r} is in {names[0]!r} and in {names[1]!r}"
+        raise table.error(problem, f"put each {what} in one", column, wrong)
+    return label, column.values
+
+
+def _costs(found: Found, task: Column, there: Any, kept: Any) -> NDArray[np.float64] | None:
+    """Mean cost of the runs of each task."""
+    column = found.columns.get("cost")
+    if column is None:
+        return None
+    table = found.table
+    paid = cells.number(table, column)
+    if (paid < 0).any():
+        raise table.error("the cost is negative", "write what a run costs", column, paid < 0)
+    return (np.bincount(task.codes, paid * there) / np.maximum(np.bincount(task.codes, there), 1))[
+        kept
+    ]

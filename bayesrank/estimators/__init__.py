@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from bayesrank.estimators.rank_rls import RankRLS
     from bayesrank.estimators.ranker import Ranker
     from bayesrank.estimators.scorers import absolute_error_score, log_score
-    from bayesrank.estimators.scores import ScoreRanker
 
 __all__ = [
     "CollaborativeGP",
@@ -30,7 +29,6 @@ __all__ = [
     "PreferenceGP",
     "RankRLS",
     "Ranker",
-    "ScoreRanker",
     "absolute_error_score",
     "log_score",
 ]
@@ -45,7 +43,6 @@ _FILES = {
     "PreferenceGP": "preference",
     "RankRLS": "rank_rls",
     "Ranker": "ranker",
-    "ScoreRanker": "scores",
     "absolute_error_score": "scorers",
     "log_score": "scorers",
 }

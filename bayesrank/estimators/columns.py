@@ -225,7 +225,7 @@ def _among(
         raise ValueError(
             f"comparisons names {data.num_items} items, and there are {items}; give each a row of X"
         )
-    if items is None or data.orders is not None:
+    if items is None or data.orders is not None or data.scores is not None:
         return data
     numbers = numbers_of([list(data.names)], items, fix)[:, 0]
     known = {*items}
@@ -296,7 +296,7 @@ def said_of(pairs: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def refuse_columns(data: ComparisonData) -> None:
     """Refuse what a ranker that takes pairs alone does not take."""
-    for name in (*(term.column for term in TERMS if term.in_logs), "orders", "times"):
+    for name in (*(term.column for term in TERMS if term.in_logs), "orders", "times", "scores"):
         if getattr(data, name) is not None:
             raise ValueError(f"comparisons has {name}, which this model does not take; use Ranker")
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesrank._tables import column_names, unmasked
-from bayesrank.datasets import ComparisonData, OrderEvents
+from bayesrank.datasets import ComparisonData, OrderEvents, ScoreTable
 from bayesrank.datasets.counted import is_counted
 from bayesrank.estimators.collaborative_data import id_list
 from bayesrank.estimators.collaborative_features import read_item_table
@@ -28,6 +28,8 @@ def read_log(source: Any, given: Mapping[str, Any], items: Any, features: Any) -
         return with_covariates(
             read_log(source, {**given, "covariates": rest}, items, features), named
         )
+    if isinstance(source, ScoreTable):
+        source = ComparisonData.of_scores(source)
     if not isinstance(source, ComparisonData):
         names, table = _items(items, features)
         _refuse_one(names)
@@ -38,6 +40,8 @@ def read_log(source: Any, given: Mapping[str, Any], items: Any, features: Any) -
             where = "items" if table is None else "item_features"
             whole = source if rows is None else rows
             data = read_columns(whole, names, given, f"add it to {where}")
+        if data.scores is not None:
+            return data  # the ranker refuses items and features
         if data.orders is None or names is None or list(data.names) == names:
             _refuse_one(data.names)
             return replace(data, features=table)

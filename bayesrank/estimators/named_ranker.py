@@ -1,6 +1,7 @@
 """Answers of a fitted ranker of named items: the ranking, effects, judges, questions, draws."""
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -9,16 +10,24 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from bayesrank._tables import column_names
+from bayesrank.datasets import ComparisonData, ScoreTable
 from bayesrank.estimators.collaborative_data import id_list
 from bayesrank.estimators.columns import TimeRange, numbers_of, read_pairs
 from bayesrank.estimators.coming import NOT_SAID, label_number
 from bayesrank.estimators.effects import Effect, effects_of, judges_of, sentences_on
+from bayesrank.estimators.score_answers import ScoreQuestion
+from bayesrank.estimators.scores import FittedScores, fitted_scores
 from bayesrank.estimators.skill_ranker import MOST_NUMBERS, SkillRanker
 from bayesrank.inferencedata.draws import draws_to_arviz
 from bayesrank.ranking import RankSummary
 from bayesrank.solvers.comparisons import ArenaFit
 
 Array = NDArray[np.float64]
+# Options that are of comparisons, and their values that say nothing.
+_OF_COMPARISONS: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("item_features", "items", "laplacian"), (None,)),
+    **{"time": ("auto", None), "likelihood": ("probit",), "design": ("auto", "random")},
+}
 
 
 class NamedRanker(SkillRanker):
@@ -34,6 +43,21 @@ class NamedRanker(SkillRanker):
     feature_names_in_: NDArray[Any] | None = None
     time_range_: TimeRange | None = None
     overall: Literal["average", "unseen"]
+    question: ScoreQuestion
+
+    @property
+    def scores(self) -> FittedScores:
+        """Answers of a score table: the winner, the smallest difference, which task to run next.
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            If `fit` has not been called; if it was given anything else than a score table.
+        """
+        found = self._scored()
+        if found is None:
+            raise ValueError("scores are of score tables, and fit was given comparisons or orders")
+        return found
 
     def rank(
         self,
@@ -48,7 +72,8 @@ class NamedRanker(SkillRanker):
 
         Skills are above or below the average of these items. Comparisons say nothing of the level
         that all skills share, and its uncertainty would hide that of each. Items without features
-        that no comparison links are ranked apart.
+        that no comparison links are ranked apart. Those of a score table are its systems, by their
+        scores.
 
         Parameters
         ----------
@@ -67,7 +92,9 @@ class NamedRanker(SkillRanker):
         NotFittedError, ValueError
             If `fit` has not been called; if an argument does not fit.
         """
-        self._posterior()
+        scored = self._scored(category=category, anchor=anchor)
+        if scored is not None:
+            return scored.rank(names, level, k)
         records = self.records_ if category is None else None
         return self._ranked(self._shares(category), records, names, level, k, anchor)
 
@@ -90,7 +117,8 @@ class NamedRanker(SkillRanker):
         NotFittedError, ValueError
             If `fit` has not been called; if the category is not known.
         """
-        return self._draws(self._shares(category))
+        scored = self._scored(category=category)
+        return self._draws(self._shares(category)) if scored is None else scored.samples()
 
     def suggest(
         self, n: int = 1, *, candidates: Any = None, again: bool = True
@@ -118,7 +146,7 @@ class NamedRanker(SkillRanker):
         NotFittedError, ValueError
             If `fit` has not been called; if an argument does not fit.
         """
-        self._posterior()
+        self._refuse_scores("suggest", "scores.next_tasks")
         pairs = None
         if candidates is not None:
             named, fix = read_pairs(candidates, "candidates"), "choose among names_"
@@ -176,6 +204,7 @@ class NamedRanker(SkillRanker):
         NotFittedError, ValueError
             If `fit` has not been called; if `level` is not between 0 and 1.
         """
+        self._refuse_scores("effects", "scores")
         posterior, labels = self._posterior(), {"position_effect": self.position_label_}
         return effects_of(posterior, self.params_, labels, self.covariate_units_, level)
 
@@ -196,25 +225,33 @@ class NamedRanker(SkillRanker):
             A row a judge, the least reliable first; ``_lower`` and ``_upper`` are ends of
             intervals.
         """
+        self._refuse_scores("judges", "scores")
         return judges_of(self._posterior(), self.judge_names_, self.num_judged_, level)
 
     def notes(self, level: float = 0.9) -> tuple[str, ...]:
-        """Sentences on the effects, the judges and the categories, for a person.
+        """Sentences on the effects, the judges and the categories, or on scores, for a person.
 
         Parameters
         ----------
         level
             As for `effects`, with the same errors.
         """
+        scored = self._scored()
+        if scored is not None:
+            return scored.notes(level)
         judges, num_categories = self.judges(level), len(self.category_names_)
         return sentences_on(self.effects(level), judges, num_categories, self.params_, level)
 
     def to_arviz(self) -> Any:
         """Draws for ArviZ, see `bayesrank.to_arviz`.
 
-        Judges, and scales that were not averaged over, are estimates instead of draws.
+        Judges, scales that were not averaged over, and difficulties of tasks, are estimates
+        instead of draws.
         """
         fit: Any = self.result
+        scored = self._scored()
+        if scored is not None:
+            return scored.to_arviz(self.params_)
         return super().to_arviz() if hasattr(fit, "model") else self._estimates(fit)
 
     def _axes(self) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
@@ -261,6 +298,50 @@ class NamedRanker(SkillRanker):
         coords["covariate"] = list(self.covariate_units_)
         labels = {name: [str(each) for each in names] for name, names in coords.items() if names}
         return draws_to_arviz(draws=named, constant=constant, coords=labels)
+
+    def _fit_scores(self, data: ComparisonData, table: ScoreTable) -> None:
+        """Learn from a score table; refuse options that are of comparisons."""
+        options, settings = self.get_params(deep=False), self._settings()
+        for name, unused in _OF_COMPARISONS.items():
+            if not any(
+                options[name] is each or (isinstance(each, str) and options[name] == each)
+                for each in unused
+            ):
+                raise ValueError(
+                    f"{name} is of comparisons, and there is a score table; leave it out"
+                )
+        table = replace(table, names=data.names)
+        chosen = settings.hyperparameters, settings.num_samples, settings.seed
+        posterior, params, choice = fitted_scores(table, self.question, *chosen)
+        kept = {"posterior_": posterior, "result_": posterior.result}
+        vars(self).update({**kept, "params_": params, "hyperparameters_": choice})
+
+    @property
+    def holds_scores(self) -> bool:
+        """Whether `fit` was given a score table."""
+        return self._scored() is not None
+
+    def _scored(self, **given: Any) -> FittedScores | None:
+        """Answers of a score table if that was fitted, of which nothing given can be asked."""
+        posterior: Any = self._posterior()
+        if not isinstance(posterior, FittedScores):
+            return None
+        for name, value in given.items():
+            if value is not None:
+                raise ValueError(f"{name} is of comparisons, and fit was given a score table")
+        return posterior
+
+    def _refuse_scores(self, method: str, instead: str) -> None:
+        """Refuse a method that is of comparisons after a score table."""
+        if self._scored() is not None:
+            raise ValueError(
+                f"{method} is of comparisons, and fit was given a score table; see {instead}"
+            )
+
+    def _posterior(self) -> Any:
+        posterior = super()._posterior()
+        scored = isinstance(posterior, FittedScores)
+        return posterior.asked(self.question) if scored else posterior
 
     def _names(self) -> list[Hashable]:
         return self.names_

@@ -1,6 +1,6 @@
 """`Ranker`: skills of named items, from whatever is known of how they compare."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Literal, Self, overload
 
 import numpy as np
@@ -25,7 +25,8 @@ from bayesrank.estimators.log import (
     with_covariates,
 )
 from bayesrank.estimators.named_ranker import NamedRanker
-from bayesrank.estimators.skill_ranker import Outcome
+from bayesrank.estimators.score_answers import ScoreQuestion
+from bayesrank.estimators.skill_ranker import Callback, Outcome
 from bayesrank.estimators.skills import fit_skills, moving
 from bayesrank.models.dynamic import Process
 from bayesrank.models.orders import events
@@ -45,7 +46,8 @@ class Ranker(NamedRanker):
     reliability (`bayesrank.models.judged_comparisons`). Skills may change with time
     (`bayesrank.models.dynamic_thurstone`), or follow from features of the items
     (`bayesrank.models.preference_gp`). An order of several items is one event, not many independent
-    comparisons (`bayesrank.models.thurstone_orders`).
+    comparisons (`bayesrank.models.thurstone_orders`). Systems by tasks have scores
+    (`bayesrank.models.score_table`), see `scores`.
 
     Skill is in units of the noise of a performance, as the typical judge sees it; only differences
     matter. Intervals of skill presuppose that unit; ranks and chances do not.
@@ -94,6 +96,9 @@ class Ranker(NamedRanker):
         where the graph of comparisons is tied together far more loosely than random draws would
         tie it, and the evidence is higher. It looks at comparisons, ties and weights alone, with
         "integrate" and up to 600 items; all else is "random".
+    question : {"tasks like these", "these tasks"}, default "tasks like these"
+        What is asked of a score table: the mean score on all tasks of which these are a sample, or
+        that on these very tasks, of which only the runs are random.
 
     Attributes
     ----------
@@ -149,7 +154,7 @@ class Ranker(NamedRanker):
     'milk'
     """
 
-    _at_once = ("overall",)
+    _at_once = ("overall", "question")
     design: DesignChoice
 
     def __init__(
@@ -168,6 +173,7 @@ class Ranker(NamedRanker):
         random_state: int | np.random.RandomState | None = 0,
         overall: Literal["average", "unseen"] = "average",
         design: DesignChoice = "auto",
+        question: ScoreQuestion = "tasks like these",
     ) -> None:
         self.item_features = item_features
         self.items = items
@@ -182,6 +188,7 @@ class Ranker(NamedRanker):
         self.random_state = random_state
         self.overall = overall
         self.design = design
+        self.question = question
 
     def fit(
         self,
@@ -195,13 +202,13 @@ class Ranker(NamedRanker):
         time: ArrayLike | None = None,
         covariates: Any = None,
         sample_weight: ArrayLike | None = None,
-        callback: Callable[[int, float], None] | None = None,
+        callback: Callback = None,
     ) -> Self:
         """Learn the hyperparameters, then the skills and all effects.
 
         Parameters
         ----------
-        comparisons : ComparisonData, table, array-like of shape (K, 2), or orders
+        comparisons : ComparisonData, ScoreTable, table, array-like of shape (K, 2), or orders
             What `bayesrank.datasets.read_comparisons` returns, or names of winner and loser;
             repeats count. A table has the columns ``winner``, ``loser`` and perhaps ``tie``,
             ``weight``, ``position``, ``judge``, ``category`` and ``time``, or any layout of files;
@@ -247,17 +254,10 @@ class Ranker(NamedRanker):
         units, data = in_units(data)
         check_choice(self.overall, "overall", "average", "unseen")
         check_design(self.design, data)
-        skills, kept = self._skills(data)
-        settings = self._settings()
-        if data.orders is None:
-            self._keep(fit_by_design(data, skills, settings, self.design, callback), kept)
-            self._count(data)
+        if data.scores is None:
+            self._fit_skills(data, callback)
         else:
-            said = events(data.orders.groups, data.num_items, data.orders.counts)
-            self._keep(fit_skills(said, skills, settings, callback), kept)
-            self.components_ = (
-                linked_items(data.num_items, *said[:3]) if data.features is None else None
-            )
+            self._fit_scores(data, data.scores)
         self.names_, self.judge_names_ = list(data.names), list(data.judge_names)
         # One category alone cannot be told from the overall skill.
         self.category_names_ = list(data.category_names) if len(data.category_names) > 1 else []
@@ -267,6 +267,17 @@ class Ranker(NamedRanker):
         self.covariate_units_ = units
         self.position_label_ = data.position_label or "being shown first"
         return self
+
+    def _fit_skills(self, data: ComparisonData, callback: Callback) -> None:
+        """Learn from comparisons or orders."""
+        (skills, kept), settings = self._skills(data), self._settings()
+        if data.orders is None:
+            self._keep(fit_by_design(data, skills, settings, self.design, callback), kept)
+            return self._count(data)
+        said = events(data.orders.groups, data.num_items, data.orders.counts)
+        self._keep(fit_skills(said, skills, settings, callback), kept)
+        linked = data.features is None
+        self.components_ = linked_items(data.num_items, *said[:3]) if linked else None
 
     @staticmethod
     def _counts(data: ComparisonData, numbers: Any, names: list[Any]) -> Array:
@@ -348,7 +359,8 @@ class Ranker(NamedRanker):
         """
         posterior, shares = self._posterior(), self._shares(category)
         at = self._numbers(items, self._fix("error"))
-        if time is None:
+        scored = self._scored(category=category, time=time)
+        if time is None or scored is not None:
             mean, sd = posterior.skills(shares)
         else:
             [gap] = self._coming({"time": time}, 1).gaps
@@ -409,8 +421,8 @@ class Ranker(NamedRanker):
             If `fit` has not been called; if a name is not known, a time is too early, `outcome` is
             not possible, or nothing is known of positions.
         """
+        self._refuse_scores("predict_proba", "scores.chances")
         fix = self._fix(unknown)
-        self._posterior()
         given = {"position": position, "category": category, "judge": judge, "time": time}
         said = said_of(pairs, given) | {"covariates": covariates}
         numbers = numbers_of(read_pairs(pairs, "pairs"), self.names_, fix, "pairs")
@@ -447,14 +459,15 @@ class Ranker(NamedRanker):
         float
             At most zero; a guess by a coin has -0.69.
         """
+        self._refuse_scores("score", "scores")
         posterior = self._posterior()
         given = {"ties": ties, "position": position, "judge": judge, "category": category}
         given |= {"time": time, "covariates": covariates, "sample_weight": sample_weight}
         named, given["covariates"] = covariate_names(covariates)
         data = read_columns(comparisons, self.names_, given, self._fix("population"))
         data = with_covariates(data, named) if named else data
-        if data.orders is not None:
-            raise ValueError("score takes comparisons of two items, and these are orders")
+        if data.orders is not None or data.scores is not None:
+            raise ValueError("score takes comparisons of two items, and these are none")
         said: dict[str, Any] = {"position": data.position}
         said["time"] = None if self.time is None else data.times
         if data.covariates is not None:

@@ -1,20 +1,21 @@
-"""`ScoreRanker`: which system is best, from its results task by task."""
+"""Answers of a score table that `bayesrank.Ranker` was fitted to: scores, and what would tell more.
+
+Scores are asked for on tasks like these, or on these very tasks, see `score_draws`.
+"""
 
 import math
-from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple, Self
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy import special
-from sklearn.utils.validation import check_is_fitted
 
-from bayesrank._fitted import Fitted
 from bayesrank._memory import check_memory
-from bayesrank._names import meant
+from bayesrank._names import meant, shown
 from bayesrank._validate import check_choice, check_level, check_share
-from bayesrank.datasets import ScoreTable, read_scores
-from bayesrank.estimators.base import check_options, seed_of
+from bayesrank.datasets import ScoreTable
+from bayesrank.estimators.checks import check_hyperparameters
 from bayesrank.estimators.score_answers import (
     FEWEST,
     QUESTIONS,
@@ -22,10 +23,13 @@ from bayesrank.estimators.score_answers import (
     cell_scores,
     score_draws,
 )
+from bayesrank.inferencedata.draws import draws_to_arviz
 from bayesrank.ranking import RankSummary, summarize
+from bayesrank.ranking.columns import score_text, span
 from bayesrank.solvers.scores import Board, ScoreResult, fit_scores
 
 Array = Any
+_NAMED = 3  # tasks to run next, in a sentence
 
 
 class ScoreWinner(NamedTuple):
@@ -54,196 +58,73 @@ class ScoreWinner(NamedTuple):
     tied: tuple[Hashable, ...]
 
 
-class ScoreRanker(Fitted):
-    """Rank systems by their scores on tasks: solved or not, k of n runs, grades, or numbers.
-
-    Abilities and difficulties explain the cells (`bayesrank.models.score_table`), so missing ones
-    do no harm if these explain why they are missing. Repeated runs of a cell share what is peculiar
-    to it. With clusters of tasks, a system may be better or worse within one.
-
-    Parameters
-    ----------
-    question : {"tasks like these", "these tasks"}, default "tasks like these"
-        What is asked: the mean score on all tasks of which these are a sample, or the one on these
-        very tasks, of which only the runs are random. `set_params` changes it without another fit,
-        and methods take it, too.
-    num_samples : int, default 2000
-        Number of posterior draws.
-    random_state : int, RandomState or None, default 0
-        Seed of the draws.
+class FittedScores(NamedTuple):
+    """Answers of a fitted score table, `bayesrank.Ranker.scores`.
 
     Attributes
     ----------
-    names_, task_names_ : tuple
-        Names of systems and tasks.
-    table_ : bayesrank.datasets.ScoreTable
+    table : bayesrank.datasets.ScoreTable
         What was fitted.
-    result_ : bayesrank.solvers.scores.ScoreResult
+    result : bayesrank.solvers.scores.ScoreResult
         Posterior of the abilities.
-    params_ : dict
-        The most probable scales.
-
-    Notes
-    -----
-    Intervals allow for the sampling of tasks unless these very tasks are asked about. In boards
-    that the model has not drawn, 90% intervals cover 87-97% of the scores and 84-94% of the
-    differences (``python -m benchmarks scores``). If systems of one family err together, intervals
-    of differences within it are wider than they need be.
-
-    Examples
-    --------
-    >>> import numpy as np, pandas as pd
-    >>> from bayesrank.estimators import ScoreRanker
-    >>> solved = np.random.default_rng(0).random((3, 40)) < [[0.9], [0.5], [0.4]]
-    >>> table = pd.DataFrame(solved.astype(int), columns=[f"task{t}" for t in range(40)])
-    >>> table.insert(0, "system", ["x", "y", "z"])
-    >>> ranker = ScoreRanker().fit(table)
-    >>> ranker.winner().name
-    'x'
+    drawn : dict
+        Draws of the scores by question, shape (num_samples, n) each.
+    question : str
+        What is asked, an option of the ranker.
     """
 
-    _at_once = ("question",)
-    table_: ScoreTable
-    result_: ScoreResult
+    table: ScoreTable
+    result: ScoreResult
+    drawn: dict[ScoreQuestion, Array]
+    question: ScoreQuestion
 
-    def __init__(
-        self,
-        *,
-        question: ScoreQuestion = "tasks like these",
-        num_samples: int = 2000,
-        random_state: int | np.random.RandomState | None = 0,
-    ) -> None:
-        self.question = question
-        self.num_samples = num_samples
-        self.random_state = random_state
+    def asked(self, question: ScoreQuestion) -> "FittedScores":
+        """The answers to a question."""
+        check_choice(question, "question", *QUESTIONS)
+        return self._replace(question=question)
 
-    def fit(self, table: Any, y: None = None) -> Self:
-        """Learn scales, abilities and difficulties.
-
-        Parameters
-        ----------
-        table : ScoreTable, path, data frame or mapping
-            What `bayesrank.datasets.read_scores` returns, or what it reads.
-        y
-            Not used.
+    def samples(self) -> Array:
+        """Posterior draws of the scores, shape (num_samples, n), the same at every call.
 
         Raises
         ------
-        DataError, ValueError
-            If the table cannot be used; the message names the cell, or the option.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If the fit has not converged.
+        ValueError
+            If there are too few tasks or clusters to say anything of others like them.
         """
-        check_options(self)
-        check_choice(self.question, "question", *QUESTIONS)
-        data = table if isinstance(table, ScoreTable) else read_scores(table)
-        n, count = data.scores.shape
-        need = 8.0 * (12 * n * count + self.num_samples * (n + count))
-        check_memory(need, f"{n:,} systems and {count:,} tasks", "rank fewer systems or tasks")
-        self.names_, self.task_names_, self.table_ = data.names, data.task_names, data
-        values, self.center_, self.unit_ = None, 0.0, 1.0
-        scores = data.scores
-        if data.kind == "grade":
-            values, levels = np.unique(scores[data.runs > 0], return_inverse=True)
-            scores = np.zeros(scores.shape)
-            scores[data.runs > 0] = levels
-        elif data.kind == "number":
-            there = scores[data.runs > 0]
-            self.center_, self.unit_ = float(there.mean()), float(there.std())
-            scores = (scores - self.center_) / self.unit_
-        self.result_ = fit_scores(Board(scores, data.runs, data.kind, data.clusters, values))
-        self.params_ = dict(self.result_.scales)
-        self.seed_ = seed_of(self.random_state)
-        return self
+        if self.question in self.drawn:
+            return self.drawn[self.question]
+        clusters = self.table.clusters
+        count, what = len(self.table.task_names), "tasks"
+        if clusters is not None:
+            count, what = int(clusters.max()) + 1, "clusters of tasks"
+        raise ValueError(
+            f"{count} {what} say nothing of others like them; add more, or ask about these by "
+            "question='these tasks'"
+        )
 
-    @property
-    def result(self) -> ScoreResult:
-        """The posterior of the abilities; a `NotFittedError` before `fit`."""
-        check_is_fitted(self)
-        return self.result_
-
-    def samples(self, question: ScoreQuestion | None = None) -> Array:
-        """Posterior draws of the scores, the same at every call.
-
-        Parameters
-        ----------
-        question : optional
-            What is asked; by default the option of this name.
-
-        Returns
-        -------
-        ndarray of shape (num_samples, n)
-
-        Raises
-        ------
-        NotFittedError, ValueError
-            If `fit` has not been called; if there are too few tasks or clusters to say anything of
-            others like them.
-        """
-        result = self.result
-        said = self.question if question is None else question
-        asked: ScoreQuestion = check_choice(said, "question", *QUESTIONS)
-        clusters = self.table_.clusters
-        count = len(self.task_names_) if clusters is None else int(clusters.max()) + 1
-        if asked == "tasks like these" and count < FEWEST:
-            what = "tasks" if clusters is None else "clusters of tasks"
-            raise ValueError(
-                f"{count} {what} say nothing of others like them; add more, or ask about these by "
-                "question='these tasks'"
-            )
-        random = np.random.default_rng(self.seed_)
-        draws = score_draws(result, asked, self.num_samples, random)
-        return self.center_ + self.unit_ * draws
-
-    def rank(
-        self,
-        names: Sequence[object] | None = None,
-        *,
-        level: float = 0.9,
-        k: int | None = None,
-        question: ScoreQuestion | None = None,
-    ) -> RankSummary:
-        """Rank the systems by their expected scores, with uncertainty.
-
-        Parameters
-        ----------
-        names : sequence, optional
-            One name for each system, in place of those of `fit`.
-        level : float, default 0.9
-            Probability of the intervals of scores and ranks.
-        k : int, optional
-            Report the probability of being among the best `k`; 3 at most if not given.
-        question : optional
-            As for `samples`, with the same errors.
-
-        Returns
-        -------
-        RankSummary
-            Its skills are scores. ``print`` it, or call ``to_dataframe()``.
-        """
-        draws = self.samples(question)
-        k = min(3, draws.shape[1]) if k is None else k
-        return summarize(draws, self.names_ if names is None else names, level=level, k=k)
-
-    def predict(
-        self, systems: Sequence[Hashable] | None = None, *, question: ScoreQuestion | None = None
-    ) -> tuple[Array, Array]:
-        """Scores and how well they are known: posterior means and standard deviations.
-
-        Parameters
-        ----------
-        systems : sequence, optional
-            Names; without it all, in the order of ``names_``.
-        question : optional
-            As for `samples`, with the same errors.
-        """
-        draws = self.samples(question)[:, self._numbers(systems)]
+    def skills(self, shares: None = None) -> tuple[Array, Array]:
+        """Posterior means and standard deviations of the scores, shape (n,)."""
+        draws = self.samples()
         return draws.mean(0), draws.std(0)
 
-    def predict_proba(self, cells: Sequence[tuple[Hashable, Hashable]]) -> Array:
+    def mixture(self, *_: Any) -> None:
+        """Scores are no mixture of Gaussians, as skills are: questions go by draws."""
+
+    def rank(
+        self, names: Sequence[object] | None = None, level: float = 0.9, k: int | None = None
+    ) -> RankSummary:
+        """Rank the systems by their scores, see `bayesrank.Ranker.rank`."""
+        draws = self.samples()
+        k = min(3, draws.shape[1]) if k is None else k
+        named = self.table.names if names is None else names
+        return summarize(draws, named, level=level, k=k, measure=self.measure)
+
+    @property
+    def measure(self) -> Literal["share", "score"]:
+        """What a score is: the "share" of runs that succeed, or a "score"."""
+        return "share" if self.table.kind == "solved" else "score"
+
+    def chances(self, cells: Sequence[tuple[Hashable, Hashable]]) -> Array:
         """Probability that the next run of a cell succeeds, be it missing so far or not.
 
         Parameters
@@ -257,50 +138,28 @@ class ScoreRanker(Fitted):
 
         Raises
         ------
-        NotFittedError, ValueError
-            If `fit` has not been called; if a name is not known, or scores are not successes.
+        ValueError
+            If a name is not known, or scores are not successes.
         """
-        result = self.result
-        if self.table_.kind != "solved":
-            raise ValueError(f"scores are {self.table_.kind}s, which have no chance of success")
-        found = cell_scores(result, result.tasks(), "these tasks").mean
+        if self.table.kind != "solved":
+            raise ValueError(f"scores are {self.table.kind}s, which have no chance of success")
+        found = cell_scores(self.result, self.result.tasks(), "these tasks").mean
         pairs = [tuple(pair) for pair in cells]
-        who = self._numbers([pair[0] for pair in pairs])
-        tasks = {str(name): t for t, name in enumerate(self.task_names_)}
-        what = [_number(pair[1], tasks, "cells", "task") for pair in pairs]
-        return found[who, what]
+        who = _numbers([pair[0] for pair in pairs], self.table.names, "system")
+        return found[who, _numbers([pair[1] for pair in pairs], self.table.task_names, "task")]
 
-    def prob_better(
-        self, pairs: Sequence[tuple[Hashable, Hashable]], *, question: ScoreQuestion | None = None
-    ) -> Array:
-        """Probability that the first system of each pair has the higher score, shape (P,).
-
-        Parameters
-        ----------
-        pairs : sequence of pairs
-            Names of systems.
-        question : optional
-            As for `samples`, with the same errors.
-        """
-        draws, both = self.samples(question), [tuple(pair) for pair in pairs]
-        first, second = (self._numbers([pair[side] for pair in both]) for side in (0, 1))
-        gap = draws[:, first] - draws[:, second]
-        return ((gap > 0) + 0.5 * (gap == 0)).mean(0)
-
-    def winner(self, level: float = 0.9, *, question: ScoreQuestion | None = None) -> ScoreWinner:
+    def winner(self, level: float = 0.9) -> ScoreWinner:
         """The system that leads, its score corrected for having been picked, and who is tied.
 
         Parameters
         ----------
         level : float, default 0.9
             Probability of the interval, and that of ties.
-        question : optional
-            As for `samples`, with the same errors.
         """
-        summary = self.rank(level=level, question=question)
+        summary = self.rank(level=level)
         at = int(summary.indices[0])
         return ScoreWinner(
-            self.names_[at],
+            self.table.names[at],
             float(self.observed()[at]),
             float(summary.mean[0]),
             float(summary.skill_lower[0]),
@@ -311,14 +170,11 @@ class ScoreRanker(Fitted):
 
     def observed(self) -> Array:
         """Mean score of each system over the cells that were run, shape (n,)."""
-        check_is_fitted(self)
-        table = self.table_
-        share = table.scores / np.maximum(table.runs, 1.0)
-        return (share * (table.runs > 0)).sum(1) / (table.runs > 0).sum(1)
+        there = self.table.runs > 0
+        share = self.table.scores / np.maximum(self.table.runs, 1.0)
+        return (share * there).sum(1) / there.sum(1)
 
-    def smallest_difference(
-        self, level: float = 0.9, power: float = 0.8, *, question: ScoreQuestion | None = None
-    ) -> float:
+    def smallest_difference(self, level: float = 0.9, power: float = 0.8) -> float:
         """The smallest difference between typical systems that this board can tell.
 
         A difference of that size has an interval without zero with probability `power`.
@@ -327,10 +183,8 @@ class ScoreRanker(Fitted):
         ----------
         level, power : float
             Probability of the interval, and of telling the difference.
-        question : optional
-            As for `samples`, with the same errors.
         """
-        covariance = np.cov(self.samples(question).T)
+        covariance = np.cov(self.samples().T)
         own, (i, j) = np.diagonal(covariance), np.triu_indices(len(covariance), 1)
         spread = np.sqrt(np.maximum(own[i] + own[j] - 2.0 * covariance[i, j], 0.0))
         return _reach(level, power) * float(np.median(spread))
@@ -355,12 +209,13 @@ class ScoreRanker(Fitted):
         difference : float, optional
             The difference to be told; by default the expected one of the two.
         """
-        draws, both = self.samples("tasks like these"), self._numbers([first, second])
-        gap = draws[:, both[0]] - draws[:, both[1]]
+        draws = self.asked("tasks like these").samples()
+        one, other = _numbers([first, second], self.table.names, "system")
+        gap = draws[:, one] - draws[:, other]
         size = abs(float(gap.mean()) if difference is None else float(difference))
         if not size:
             raise ValueError("difference is 0, which no number of tasks tells; pass another")
-        count = len(self.task_names_)
+        count = len(self.table.task_names)
         needed = count * (_reach(level, power) * gap.std() / size) ** 2
         return max(math.ceil(needed) - count, 0)
 
@@ -382,45 +237,141 @@ class ScoreRanker(Fitted):
 
         Raises
         ------
-        NotFittedError, ValueError
-            If `fit` has not been called; if the name is not known, or scores are numbers, whose
-            tasks all say the same.
+        ValueError
+            If the name is not known, or scores are not successes.
         """
-        result, table = self.result, self.table_
+        result, table = self.result, self.table
         tasks = result.tasks()
         if tasks.nodes is None or tasks.weights is None or table.kind != "solved":
-            raise ValueError(
-                f"scores are {table.kind}s, of which all tasks are taken to say as much"
-            )
-        open_ = np.ones(len(self.task_names_), bool)
+            raise ValueError(f"scores are {table.kind}s, and which task says most is not known")
+        open_ = np.ones(len(table.task_names), bool)
         mean, sd = result.mode.mean(), result.scales["ability"]
         if system is not None:
-            at = int(self._numbers([system])[0])
+            [at] = _numbers([system], table.names, "system")
             open_ = table.runs[at] == 0
             mean, sd = result.mode[at], result.moments()[1][at]
         nodes, weights = np.polynomial.hermite_e.hermegauss(15)
         chance = special.expit(mean + sd * nodes[:, None] - tasks.nodes)
         said = (weights / weights.sum()) @ (chance * (1.0 - chance)) @ tasks.weights.T
-        frame = pd.DataFrame({"task": self.task_names_, "information": said})
+        frame = pd.DataFrame({"task": table.task_names, "information": said})
         worth = said
         if table.costs is not None:
             frame["cost"], worth = table.costs, said / np.maximum(table.costs, 1e-300)
         order = [t for t in np.argsort(-worth, kind="stable") if open_[t]]
         return frame.iloc[order[:num_tasks]].reset_index(drop=True)
 
-    def _numbers(self, systems: Sequence[Hashable] | None) -> Array:
-        """Numbers of systems by their names."""
-        check_is_fitted(self)
-        known = {str(name): i for i, name in enumerate(self.names_)}
-        named = self.names_ if systems is None else systems
-        return np.array([_number(each, known, "systems", "system") for each in named], np.int64)
+    def family_agreement(self) -> tuple[float, float]:
+        """Mean correlation of residuals of systems of one family, and of other systems.
+
+        Residuals are what the model leaves of a system's score at each task; NaN where there are no
+        two such systems.
+        """
+        tasks, families = self.result.tasks(), self.table.families
+        n = len(self.table.names)
+        same = np.eye(n, dtype=bool) if families is None else families[:, None] == families
+        residual = tasks.gradient / np.sqrt(np.maximum(tasks.curvature, 1e-12))
+        both = (self.table.runs > 0) * 1.0
+        residual *= both
+        found = (residual @ residual.T) / np.sqrt(
+            np.maximum((residual**2 @ both.T) * (both @ (residual**2).T), 1e-300)
+        )
+        pairs = ~np.eye(n, dtype=bool)
+        groups = (pairs & same, pairs & ~same)
+        inside, outside = (found[g].mean() if g.any() else np.nan for g in groups)
+        return float(inside), float(outside)
+
+    def notes(self, level: float = 0.9) -> tuple[str, ...]:
+        """Sentences on the question, the winner's score, and what would tell more.
+
+        Parameters
+        ----------
+        level
+            Probability of the intervals.
+        """
+        table, winner = self.table, self.winner(level)
+        sd = np.ptp([winner.lower, winner.upper]) / 3.0
+
+        def said(score: float) -> str:
+            return score_text(score, self.measure, sd)
+
+        ends = span(said(winner.lower), said(winner.upper))
+        told = said(self.smallest_difference(level)).replace("%", " points")
+        has = f"{said(winner.score)} ({100 * level:g}% interval {ends})"
+        sentences = [
+            f"{shown(str(winner.name))} has {said(winner.observed)} in the cells that were run; "
+            f"corrected for having been picked, it has {has}.",
+            f"The smallest difference that this board can tell with a chance of 80%: {told}.",
+        ]
+        if table.kind == "solved":
+            best = ", ".join(map(shown, self.next_tasks(num_tasks=_NAMED).task))
+            sentences.append(
+                f"Tasks that say most of a new system, for their cost if known: {best}."
+            )
+        if table.families is not None:
+            count = len(table.family_names)
+            sentences.append(
+                f"Families of systems: {count:,}. The model has no term for them: if a family errs "
+                "together, intervals of differences within it are wider than need be."
+            )
+        return tuple(sentences)
+
+    def to_arviz(self, params: Mapping[str, Any]) -> Any:
+        """Draws of abilities and scores for ArviZ; difficulties and scales are estimates."""
+        draws = self.samples()
+        random = np.random.default_rng(0)
+        named = {
+            "score": (("item",), draws),
+            "ability": (("item",), self.result.draws(len(draws), random)),
+        }
+        constant: dict[str, Any] = {"difficulty": (("task",), self.result.tasks().mean)}
+        constant |= {k: ((), v) if np.ndim(v) == 0 else (("gap",), v) for k, v in params.items()}
+        coords = {"item": self.table.names, "task": self.table.task_names}
+        return draws_to_arviz(draws=named, constant=constant, coords=coords)
 
 
-def _number(name: Hashable, known: dict[str, int], argument: str, what: str) -> int:
-    if str(name) not in known:
-        fix = meant(str(name), [*known], f"name a {what} of fit")
-        raise ValueError(f"{argument} names {name!r}, which is no {what} of fit; {fix}")
-    return known[str(name)]
+def fitted_scores(
+    table: ScoreTable, question: ScoreQuestion, hyperparameters: Any, num_samples: int, seed: int
+) -> tuple[FittedScores, dict[str, Array], str]:
+    """Learn scales, abilities and difficulties; also values of the scales, and what was done."""
+    check_choice(question, "question", *QUESTIONS)
+    n, count = table.scores.shape
+    kinds = 1 if table.kind == "number" else len(np.unique(table.scores + 1j * table.runs))
+    need = 8.0 * ((12 + kinds) * n * count + 2 * num_samples * (n + count))
+    check_memory(need, f"{n:,} systems and {count:,} tasks", "rank fewer systems or tasks")
+    values, center, unit = None, 0.0, 1.0
+    scores, there = table.scores, table.runs > 0
+    if table.kind == "grade":
+        values, levels = np.unique(scores[there], return_inverse=True)
+        scores = np.zeros(scores.shape)
+        scores[there] = levels
+    elif table.kind == "number":
+        center, unit = float(scores[there].mean()), float(scores[there].std())
+        scores = (scores - center) / unit
+    board = Board(scores, table.runs, table.kind, table.clusters, values)
+    shapes = {name: np.shape(value) for name, value in board.sites(board.start()).items()}
+    fixed, choice = check_hyperparameters(hyperparameters, shapes, ("integrate", "map", "prior"))
+    known = board.start() if choice == "prior" else {}
+    result = fit_scores(board, known | board.scales(fixed))
+    if choice == "map":
+        result = fit_scores(board, result.scales)
+    clusters = count if table.clusters is None else int(table.clusters.max()) + 1
+    drawn: dict[ScoreQuestion, Array] = {
+        asked: center + unit * score_draws(result, asked, num_samples, np.random.default_rng(seed))
+        for asked in QUESTIONS
+        if asked != "tasks like these" or clusters >= FEWEST
+    }
+    params = {name: np.asarray(v) for name, v in board.sites(result.scales).items()}
+    return FittedScores(table, result, drawn, question), params, choice
+
+
+def _numbers(names: Sequence[Hashable], known: Sequence[Hashable], what: str) -> Array:
+    """Numbers of systems or tasks by their names."""
+    number = {str(name): i for i, name in enumerate(known)}
+    for name in names:
+        if str(name) not in number:
+            fix = meant(str(name), [*number], f"name a {what} of fit")
+            raise ValueError(f"{name!r} is no {what} of fit; {fix}")
+    return np.array([number[str(name)] for name in names], np.int64)
 
 
 def _reach(level: float, power: float) -> float:

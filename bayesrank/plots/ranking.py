@@ -21,7 +21,7 @@ def plot_ranking(
     *,
     ax: Axes | None = None,
     max_items: int = 40,
-    xlabel: str = "Skill (higher is better; only differences matter)",
+    xlabel: str | None = None,
 ) -> Axes:
     """Draw each item's skill with its uncertainty, best on top, and the ranks it may have.
 
@@ -37,7 +37,7 @@ def plot_ranking(
         Most items to show, at least 2. The best three quarters of that number and the last quarter
         are shown, and the gap is marked.
     xlabel
-        Name and unit of the skill axis.
+        Name and unit of the axis; by default they are those of skills or scores.
 
     Raises
     ------
@@ -45,6 +45,9 @@ def plot_ranking(
         If ``max_items`` is less than 2.
     """
     check_count(max_items, "max_items", 2)
+    if xlabel is None:
+        skill = summary.measure == "skill"
+        xlabel = "Skill (higher is better; only differences matter)" if skill else "Score"
     n = len(summary)
     tail = max(1, max_items // 4) if n > max_items else 0
     head = max_items - tail if tail else n

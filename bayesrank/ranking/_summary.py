@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,6 +27,7 @@ from bayesrank.ranking.columns import file_columns, html_table, text_table
 if TYPE_CHECKING:
     import pandas as pd
 
+Measure = Literal["skill", "share", "score"]
 _MAX_ROWS = 40
 _ALIKE = 1e-4  # of the largest spread of a skill; fits leave differences below
 
@@ -73,6 +74,8 @@ class RankSummary:
         Probability of both intervals, and that of tiers.
     k
         The ``k`` of ``prob_top_k``.
+    measure
+        What "skill" is: "skill", or "share" or "score" of a score table.
 
     Examples
     --------
@@ -105,6 +108,7 @@ class RankSummary:
     records: ItemRecords | None
     level: float
     k: int
+    measure: Measure = "skill"
 
     def __len__(self) -> int:
         """Return the number of items."""
@@ -139,6 +143,7 @@ def summarize(
     components: ArrayLike | None = None,
     prior_sd: ArrayLike | None = None,
     posterior: SkillMixture | None = None,
+    measure: Measure = "skill",
 ) -> RankSummary:
     """Summarise posterior draws of skill as a ranking with uncertainty.
 
@@ -164,6 +169,8 @@ def summarize(
         The mixture of Gaussians that `samples` come from. It says without draws how well skills
         are known and which of two items is better, and which items have the same evidence: their
         ranks are the same, too.
+    measure
+        What `samples` are: skills, shares of runs that succeed, or other scores.
 
     Returns
     -------
@@ -205,6 +212,7 @@ def summarize(
         records=None if records is None else ItemRecords(*(each[order] for each in records)),
         level=level,
         k=k,
+        measure=measure,
     )
 
 

@@ -75,8 +75,9 @@ def file_columns(summary: RankSummary, elo: EloScale | None = None) -> dict[str,
     """Columns of files by name, shape (n,) each, whatever the data; Elo comes last."""
     s = summary
     columns: dict[str, Any] = {"rank": s.rank, "item": s.names}
-    columns |= {"skill_mean": s.mean, "skill_sd": s.sd}
-    columns |= {"skill_lower": s.skill_lower, "skill_upper": s.skill_upper}
+    name = "skill" if s.measure == "skill" else "score"
+    columns |= {f"{name}_mean": s.mean, f"{name}_sd": s.sd}
+    columns |= {f"{name}_lower": s.skill_lower, f"{name}_upper": s.skill_upper}
     columns |= {"prob_best": s.prob_best, f"prob_top_{s.k}": s.prob_top_k}
     columns |= {"prob_better_than_next": s.prob_better_than_next, "expected_rank": s.expected_rank}
     columns |= {"rank_lower": s.rank_lower, "rank_upper": s.rank_upper}
@@ -139,6 +140,14 @@ def whole_percent(share: float) -> str:
     return f"{100 * share:.0f}" if share < 0.995 else ">99"
 
 
+def score_text(score: float, measure: str, sd: float) -> str:
+    """Return a score as its standard deviation allows: a share as a percentage."""
+    if measure == "share":
+        return f"{100 * score:.1f}%"
+    digits = max(0, 1 - int(np.floor(np.log10(sd)))) if sd > 0 else 2
+    return f"{score:.{digits}f}"
+
+
 def count_text(number: float) -> str:
     """Return a sum of weights, which is a whole number where weights are, as a text."""
     return f"{number:.2f}".rstrip("0").rstrip(".")
@@ -151,8 +160,13 @@ def span(low: str, high: str) -> str:
 
 def _skill(s: RankSummary, elo: EloScale | None) -> RankingColumn:
     def skill(i: int) -> str:
-        return f"{s.mean[i]:+z.2f} ± {s.sd[i]:.2f}"
+        if s.measure == "skill":
+            return f"{s.mean[i]:+z.2f} ± {s.sd[i]:.2f}"
+        mean, sd = (score_text(each[i], s.measure, s.sd.min()) for each in (s.mean, s.sd))
+        return f"{mean.removesuffix('%')} ± {sd}"
 
+    if elo is None and s.measure != "skill":
+        return RankingColumn("Score ± SD", skill)
     if elo is None:
         return RankingColumn("Skill ± SD", skill)
 

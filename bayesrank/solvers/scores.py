@@ -88,6 +88,19 @@ class Board(NamedTuple):
         """Whether some cell has several runs that count one by one."""
         return self.kind == "solved" and bool((self.runs > 1).any())
 
+    def sites(self, scales: Mapping[str, float]) -> dict[str, Any]:
+        """Scales by the names of the program's sites."""
+        gaps = [value for name, value in scales.items() if name.startswith("gap")]
+        ends = {name: "" if name == "noise" else "_spread" for name in SCALES}
+        named: dict[str, Any] = {f"{k}{ends[k]}": v for k, v in scales.items() if k in ends}
+        return named | ({"gaps": np.array(gaps)} if gaps else {})
+
+    def scales(self, sites: Mapping[str, Any]) -> dict[str, float]:
+        """Scales by the names of `start`, from values of the program's sites."""
+        gaps = {f"gap{k}": float(v) for k, v in enumerate(np.atleast_1d(sites.get("gaps", ())))}
+        named = {name.removesuffix("_spread"): v for name, v in sites.items() if name != "gaps"}
+        return {name: float(value) for name, value in named.items()} | gaps
+
     def start(self) -> dict[str, float]:
         """Scales of the program, at their prior medians."""
         names = {"ability": True, "difficulty": True, "cluster": self.clusters is not None}
