@@ -119,7 +119,11 @@ def arena(seed: int, *, rows: int, judges: int = 0, categories: int = 0) -> Tria
     games = np.where(first[:, None], pairs, pairs[:, ::-1])
     ranker = Ranker(items=range(n))
     ranker.fit(games, ties=tied, position=np.where(first, 1, -1), **given)
-    return of_draws(ranker.samples(), truth["f"])
+    skills = truth["f"]
+    if judges:  # the ranker's are averages over the log's categories
+        share = np.bincount(given["category"], minlength=categories) / rows
+        skills = skills + share @ truth["category_skill"]
+    return of_draws(ranker.samples(), skills)
 
 
 def divisions(seed: int, **options: Any) -> Trial:

@@ -111,6 +111,7 @@ def test_no_command_prints_help_in_groups(folder, seen, capsys):
         ("movieId,userId,Rating,timestamp", "rate"),
         ("\ufeffUser_ID,Item-ID,stars", "rate"),
         ("item,price", "ask"),
+        ("model,task,score", "rank"),
     ],
 )
 def test_a_file_without_a_command_is_answered_with_the_command(folder, capsys, head, answer):
@@ -194,6 +195,9 @@ def test_a_dry_run_says_what_was_read_and_does_nothing(folder, seen, capsys):
     assert lines[0] == "3 items, 2 comparisons, 1 feature" and lines[-1] == "not used: day"
     assert "features: x" in lines
     assert not seen and names_in(folder) == {"c.csv", "i.csv"}
+    Path("r.csv").write_text("rank1,rank2,rank3\na|b,c,\na,b,c\nb,c,a\n")
+    assert run("rank", "r.csv", "--dry-run") == 0
+    assert "Cells with several names, left out: 1." in capsys.readouterr().out.splitlines()[-1]
 
 
 def test_a_dry_run_says_times_as_people_do_and_what_is_left_out(folder, seen, capsys):

@@ -525,6 +525,26 @@ SUBTLE: dict[str, tuple[str | bytes, dict[str, Any], str]] = {
         "respondent,task,item,best,worst\n1,1,a,1,0\n1,1,b,0,1\n1,2,a,0,1\n1,2,b,1,0\n",
         {"judge": "respondent"}, "orders have no judges yet; leave out --judge",
     ),
+    "points_in_a_cell.csv": (
+        "home,away,score,winner\nAjax,PSV,1-3,home\nPSV,Ajax,2-1,home\n", {},
+        "row 2, column 'score': it contradicts 'winner'; say which counts: --outcome winner, or -",
+    ),
+    "points_agree.csv": (
+        "home,away,score,winner\nAjax,PSV,3-1,home\nPSV,Ajax,2-2,tie\n", {},
+        "Ajax > PSV; PSV = Ajax",
+    ),
+    "points_turned.csv": (
+        "away,home,score,winner\nAjax,PSV,3-1,home\nPSV,Ajax,2-1,home\n", {},
+        "PSV > Ajax; Ajax > PSV",
+    ),
+    "teams_in_orders.csv": (
+        "order\nann+bob > cid+dee\nbob+ann > dee+cid\n", {},
+        "'ann+bob' is more than one item; teams are not modelled",
+    ),
+    "teams_in_places.csv": (
+        "rank1,rank2,rank3\nann & bob,cid & dee,fay\ncid & dee,bob & ann,fay\nfay,cid & dee,\n", {},
+        "'ann & bob' is more than one item; teams are not modelled",
+    ),
     "teams_of_winners.csv": (
         "winners,losers\np|q,r|s\nq|p,s|r\n", {}, "'p|q' is more than one item; teams",
     ),
@@ -570,6 +590,7 @@ HINTED = {
     "v,1,a,1,0\nv,1,b,0,1\n",
     "criteria.csv": "video_a,video_b,criteria,score\nv,w,fun,-3\nv,w,style,2\n",
     "forms.csv": "ID,Best drinks,Foods\n1,Tea;Milk;,Pie;Egg;\n2,Milk;Tea;,Egg;Pie;\n",
+    "cells.csv": "home,away,score,winner\na,b,1-3,home\nb,c,2-1,home\n",
     "drawn.csv": "winner,loser,result\na,b,win\nb,c,draw\n",
     "to_play.csv": "home,away,home_score,away_score,match status\na,b,0,0,Postponed\nb,a,1,0,x\n",
     "scores.csv": "winner,loser,Winner Score,loser_score\na,b,3,1\nb,c,1,2\n",

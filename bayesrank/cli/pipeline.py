@@ -169,6 +169,7 @@ def dry_run(data: ComparisonData) -> str:
         "features": ", ".join(data.feature_names),
         "times": " to ".join(map(moment, ends)),
         "not used": ", ".join(data.ignored_columns),
+        "notes": " ".join(data.notes),
     }
     return "\n".join([counts(data), *(f"{name}: {said}" for name, said in parts.items() if said)])
 

@@ -103,6 +103,23 @@ def _refuse_contradiction(table: Table, outcome: NDArray[np.integer[Any]]) -> No
         raise table.error("the scores say that the loser won", fix, columns[0], wrong)
 
 
+def _refuse_other_points(
+    found: Found, outcome: NDArray[np.integer[Any]], chosen: ColumnNames
+) -> None:
+    """Refuse points in one cell, as 3-1, that contradict outcomes whose column nobody named."""
+    first, second = found.columns["first"].name, found.columns["second"].name
+    header, said = found.table.header, found.columns["outcome"]
+    if chosen.outcome or chosen.winner or header.index(first) > header.index(second):
+        return
+    for column in (c for c in found.rest if all(map(holds_points, c.values))):
+        points = np.array([words_mean(cell, first, second) for cell in column.values])
+        other = points[column.codes] != outcome
+        if other.any():
+            fix = f"{naming('outcome', said.name)}, or {naming('outcome', column.name)}"
+            problem = f"it contradicts {said.name!r}"
+            raise found.table.error(problem, f"say which counts: {fix}", column, other)
+
+
 def read_sides(found: Found, chosen: ColumnNames) -> Battles:
     """Rows that name two items side by side; those of one item alone say nothing of skills."""
     repeating = None
@@ -114,6 +131,7 @@ def read_sides(found: Found, chosen: ColumnNames) -> Battles:
     found = _with_ties(found)
     if "outcome" in found.columns:
         outcome, said = _told(found, found.columns["outcome"], chosen)
+        _refuse_other_points(found, outcome, chosen)
         notes += said
     else:
         scores = [found.columns[f"{side}_score"] for side in ("first", "second")]

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,15 +24,23 @@ CRITERIA = ("criteria", "criterion", "aspect", "dimension", "attribute", "rubric
 
 def refuse_teams(table: Table, columns: Sequence[Column]) -> None:
     """Refuse cells that name several items, which stand at other places in other cells."""
-    whole = dict.fromkeys(cell for column in columns for cell in column.values if cell)
+    team = first_team(cell for column in columns for cell in column.values if cell)
+    for column in columns:
+        if team is not None and team in column.values:
+            problem = f"{quoted(team)} is more than one item"
+            raise table.error(problem, NO_TEAMS, column, column.holds(team))
+
+
+def first_team(names: Iterable[str]) -> str | None:
+    """The first name of several items, which stand at other places in other names."""
+    whole = dict.fromkeys(names)
     for mark in _MARKS:
         parts = {cell: [part.strip() for part in cell.split(mark)] for cell in whole}
         parts = {cell: own for cell, own in parts.items() if len(own) > 1 and all(own)}
         found = _first_team(whole, parts, mark) if len(parts) > 1 or mark in _IN_NO_NAME else None
-        for column in columns:
-            if found in column.values:
-                problem = f"{quoted(found)} is more than one item"
-                raise table.error(problem, NO_TEAMS, column, column.holds(found))
+        if found is not None:
+            return found
+    return None
 
 
 def _first_team(whole: dict[str, None], parts: dict[str, list[str]], mark: str) -> str | None:

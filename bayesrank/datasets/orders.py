@@ -29,6 +29,7 @@ from bayesrank._memory import check_memory
 from bayesrank._names import first_spellings
 from bayesrank.datasets.cells import quoted
 from bayesrank.datasets.data import ComparisonData, OrderEvents
+from bayesrank.datasets.doubts import NO_TEAMS, first_team
 from bayesrank.datasets.errors import DataError, tell
 from bayesrank.datasets.items import Items
 from bayesrank.datasets.table import Column, Table
@@ -183,6 +184,10 @@ def read_order_cells(table: Table, column: Column) -> tuple[list[NamedOrder], tu
             raise table.error(problem, fix, column, column.holds(cell))
         orders.append(groups)
     names = dict.fromkeys(name for groups in orders for group in groups for name in group)
+    team = first_team(names)
+    if team is not None:
+        where = np.array([team in cell for cell in column.values])[column.codes]
+        raise table.error(f"{quoted(team)} is more than one item", NO_TEAMS, column, where)
     for name in names:
         if {"<", "→", "≻", "\n"} & {*name} or "&gt" in name or name.endswith("-"):
             where = np.array([name in cell for cell in column.values])[column.codes]
