@@ -380,6 +380,19 @@ def refuse_rows(values: Any, wrong: Any, name: str, fix: str, then: str = "; ") 
         raise ValueError(f"{name} is {values[row]} in row {row}{then}{fix}")
 
 
+def are_equal(low: Any, high: Any) -> Any:
+    """Whether values from `low` to `high` are one value, up to rounding."""
+    rounding = 8.0 * np.finfo(float).eps
+    return high - low <= rounding * np.maximum(np.abs(low), np.abs(high))
+
+
+def unit_of(values: Any) -> float:
+    """The unit to measure values in: their standard deviation, or their size if they are equal."""
+    low, high = values.min(), values.max()
+    spread = 0.0 if are_equal(low, high) else float(np.std(values))
+    return spread or float(np.abs(high)) or 1.0
+
+
 def _refuse_unknown(pairs: np.ndarray, count: int, name: str, what: str) -> None:
     unknown = (pairs < 0) | (pairs >= count)
     if unknown.any():

@@ -230,6 +230,14 @@ def test_a_trait_of_the_sides_that_counts_is_found(style):
     assert f"between equals, the side with {side} of it (1 SD) wins " in said.sentence
 
 
+def test_a_difference_that_all_rows_share_is_measured_by_its_size():
+    """The rounding error of its standard deviation is no unit."""
+    rows, _ = residuals(world(0, rows=60))
+    half, tenth = (rows.sway("length", np.full(60, size)) for size in (0.5, 0.1))
+    assert np.full(60, 0.1).std() > 0.0
+    np.testing.assert_allclose(tenth[1:], half[1:])
+
+
 def test_an_order_that_rests_on_the_prior_is_found():
     found = [order_under_wide_prior(world(s, n=20, rows=1500, near=0.2), 0.1) for s in range(4)]
     assert max(each.tau for each in found) < 0.8 and max(each.sure for each in found) < 0.9

@@ -13,8 +13,10 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.preprocessing import StandardScaler
 
 from bayesrank import ConeRank, LambdaRank, RankRLS
+from bayesrank._validate import unit_of
 from bayesrank.estimators.checks import standardization
 from bayesrank.estimators.collaborative_features import BaseKernels
+from bayesrank.solvers.collaborative.likelihood_gaussian import GaussianNoise
 
 MODELS = {
     "rank-rls": RankRLS(),
@@ -115,6 +117,17 @@ def test_a_constant_that_is_not_exact_in_binary_has_the_scale_one(cells):
     np.testing.assert_allclose(kernels._scale[0], 1.0)
     apart = kernels._smooth(rows[:1], new[:1])
     np.testing.assert_allclose(apart, np.exp(-0.125 / 2.0), rtol=1e-6)
+
+
+def test_the_unit_of_values_does_not_depend_on_how_they_are_written():
+    values = np.random.default_rng(0).normal(size=30)
+    assert unit_of(values) == values.std()
+    for size in (0.1, 0.5, -0.1, 1e-310):
+        assert unit_of(np.full(30, size)) == abs(size)
+    assert unit_of(np.array([0.3, 0.1 + 0.2])) == 0.1 + 0.2 and unit_of(np.zeros(3)) == 1.0
+    for size in (0.1, 0.5):  # of which the noise of ratings is a share
+        start = GaussianNoise(share=0.5).start(np.full(30, size), None, collaborative=True)
+        np.testing.assert_allclose(start.variance, 0.5 * size**2)
 
 
 def test_features_whose_scale_overflows_or_underflows_are_refused():

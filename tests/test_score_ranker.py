@@ -130,6 +130,7 @@ def test_missing_cells_tasks_that_nobody_ran_and_clusters():
         ({"score": [1, 0, "", ""]}, "row 3, column 'system': 'y' was run on no task"),
         ({"repo": ["p", "q", "q", "q"]}, "row 3, column 'repo': task '1' is in 'p' and in 'q'"),
         ({"score": [0.5] * 4}, "every score is the same"),
+        ({"score": [0.3, 0.1 + 0.2, 0.3, 0.3]}, "every score is the same"),
         ({"system": ["x", "", "y", "y"]}, "row 2, column 'system': the cell is empty"),
         ({"score": [0.5, 1, 0, 0], "runs": [3, 3, 3, 3]}, "row 1, .* 0.5 is not a share of 3 runs"),
         ({"score": [1, 0, 0, 0], "runs": [5] * 4}, "row 1, .*: 1 may be one run of 5 or all of"),

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesrank._validate import are_equal
 from bayesrank.datasets import cells
 from bayesrank.datasets.data import ScoreKind, ScoreTable
 from bayesrank.datasets.errors import DataError
@@ -410,7 +411,8 @@ def _refuse_values(
         raise table.error(problem, "correct it, or read the scores as numbers", score, wrong)
     if kind != "solved" and counted:
         raise table.error(f"counts of runs are no {kind}s", "leave the kind out", score)
-    if kind != "solved" and len(np.unique(values[there])) < 2:
+    done = values[there]
+    if kind != "solved" and (not done.size or are_equal(done.min(), done.max())):
         raise table.error("every score is the same", "there is nothing to learn from it", score)
 
 

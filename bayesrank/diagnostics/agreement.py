@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import log_ndtr, ndtr, ndtri, softmax
 
+from bayesrank._validate import unit_of
 from bayesrank.datasets import ComparisonData, OrderEvents
 from bayesrank.solvers.comparisons import EPSkills, JudgedSkills
 
@@ -188,7 +189,7 @@ class Residuals(_Scores):
 
     def sway(self, column: str, gap: Array) -> Sway:
         """Look for an effect of a number that the winner has `gap` (K,) more of than the loser."""
-        unit = gap / (gap.std() or 1.0)
+        unit = gap / unit_of(gap)
         apart = unit - self._sides @ (self._inverse @ (self._sides.T @ (self._slope * unit)))
         pull = self.weights * self.residual @ apart
         effect = pull / (self._slope @ apart**2 or 1.0)

@@ -15,6 +15,7 @@ from bayesrank import gp
 from bayesrank._stack import outside
 from bayesrank._tables import column_names, missing, plain_array
 from bayesrank._validate import (
+    are_equal,
     check_comparisons,
     check_laplacian,
     check_pairs,
@@ -22,7 +23,6 @@ from bayesrank._validate import (
 )
 
 Array = NDArray[np.float64]
-_ROUNDING = 8 * float(np.finfo(float).eps)  # relative, of values that are equal
 
 
 def comparison_numbers(comparisons: Any, num_items: int) -> NDArray[np.int64]:
@@ -81,7 +81,7 @@ def standardization(features: Any, name: str = "X") -> tuple[Array, Array, NDArr
             mean, spread = moments[0], np.sqrt(moments[1])
         else:
             mean, spread = features.mean(axis=0), features.std(axis=0)
-        constant = high - low <= _ROUNDING * np.maximum(np.abs(low), np.abs(high))
+        constant = are_equal(low, high)
     vast = ~(np.isfinite(mean) & np.isfinite(spread))
     if vast.any():
         raise ValueError(

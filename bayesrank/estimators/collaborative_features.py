@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 from scipy.stats import norm
 
 from bayesrank._tables import numbers_alone
+from bayesrank._validate import are_equal
 from bayesrank.estimators.checks import standardization
 from bayesrank.estimators.collaborative_data import Labels, id_list
 from bayesrank.infer import ConvergenceWarning
@@ -262,7 +263,7 @@ def chosen_share(
     some &= counts[place[users]] <= max(_MOST_RATINGS, counts[0])
     told = some & (rng.random(len(users)) > _HELD_OUT)
     judged = some & ~told & np.isin(items, items[told]) & np.isin(users, users[told])
-    if judged.sum() < _FEWEST_JUDGED or not np.var(ratings[told]):
+    if judged.sum() < _FEWEST_JUDGED or are_equal(ratings[told].min(), ratings[told].max()):
         return _USUAL
     features, position = kernels.features, np.searchsorted(kept, items)
     some_kernels = kernels.of(None if features is None else features[kept])

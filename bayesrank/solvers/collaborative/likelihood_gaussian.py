@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesrank._sizes import next_size
+from bayesrank._validate import unit_of
 from bayesrank.infer.spi import jit
 from bayesrank.solvers.collaborative.likelihoods import (
     Likelihood,
@@ -59,7 +60,7 @@ class GaussianNoise(Likelihood):
 
     def start(self, levels: Array, num_levels: int | None, *, collaborative: bool) -> Start:
         """A share of what varies in numbers is noise, half if it is learned, and the rest taste."""
-        variance, mean = float(np.var(levels)) or 1.0, float(levels.mean())
+        variance, mean = unit_of(levels) ** 2, float(levels.mean())
         share = 0.5 if self.share is None else self.share
         theta = np.array([mean, 0.0, 0.5 * np.log(share * variance)])
         return Start(theta, mean, (1.0 - share) * variance)

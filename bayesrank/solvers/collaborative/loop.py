@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesrank._validate import unit_of
 from bayesrank.solvers.collaborative.likelihoods import (
     Likelihood,
     Observations,
@@ -207,7 +208,7 @@ class Loop:
         self._slack = 0.0 if likelihood.exact else _SLACK * self._count
         if steps.shared is not None:
             # Whatever unit numbers are in, the acceleration is the same.
-            unit = 1.0 if likelihood.sets_unit else float(np.std(levels)) or 1.0
+            unit = 1.0 if likelihood.sets_unit else unit_of(levels)
             sizes = np.diagonal(steps.shared.kernels.core, axis1=1, axis2=2).mean(axis=1)
             holds = steps.shared.learns and steps.shared.holds_size
             size = len(state.kernel)
