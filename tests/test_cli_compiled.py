@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -67,7 +68,8 @@ def test_runs_find_code_again_and_damaged_code_is_replaced(folder, tmp_path):
     assert {file.name for file in folder.iterdir()} == programs
     for file in folder.iterdir():
         file.write_bytes(file.read_bytes()[:-20])
-    assert run() == first
+    with ThreadPoolExecutor(2) as both:  # either may remove what the other is writing
+        assert [*both.map(lambda _: run(), range(2))] == [first] * 2
     run()
     assert {file.name for file in folder.iterdir()} == programs
 
