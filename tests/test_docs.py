@@ -113,6 +113,13 @@ def test_python_files_that_pages_name_exist():
     assert [name for name in named if not any(file.endswith(f"/{name}") for file in files)] == []
 
 
+def test_decisions_state_no_figure_that_no_benchmark_repeats():
+    figure = re.compile(r"\d\.\d\d|\d%|\d ±|\d\.\d+ (s|nats|SD)\b|\.\d+[–)]|\d (MB|MiB) and")
+    for page in DOCS.glob("decisions/*.md"):
+        for line in page.read_text(encoding="utf-8").splitlines():
+            assert not figure.search(line) or "`benchmarks " in line, f"{page.name}: {line}"
+
+
 def test_every_class_of_the_reference_has_an_example():
     page = (DOCS / "api" / "index.md").read_text(encoding="utf-8")
     names = ["bayesrank", *re.findall(r"^   (bayesrank\S+)", page, re.M)]
