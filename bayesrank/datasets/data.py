@@ -239,25 +239,33 @@ class ComparisonData:
         return replace(self, **rows)
 
     def distinct(self) -> "ComparisonData":
-        """Equal comparisons as one, whose weight says how often they came; a tie has no winner."""
-        turned = self.tied & (self.comparisons[:, 0] > self.comparisons[:, 1])
-        pairs = np.where(turned[:, None], self.comparisons[:, ::-1], self.comparisons)
-        position = (
-            None if self.position is None else np.where(turned, -self.position, self.position)
-        )
-        whole = replace(self, comparisons=pairs, position=position, clusters={}, contrasts={})
-        if self.covariates is not None:
-            sign = np.where(turned, -1.0, 1.0)[:, None]
-            whole = replace(whole, covariates=sign * self.covariates + 0.0)  # no zero below zero
-        said = [getattr(whole, name) for name in _BY_ROW if name not in ("comparisons", "weights")]
-        said = [side for column in said if column is not None for side in np.atleast_2d(column.T)]
+        """Equal comparisons as one, whose weight says how often they came; a tie has no winner.
+
+        Rows come in the order of names, so that equal evidence in another order has equal rows.
+        """
+        items = _places(self.names)[self.comparisons]
+        turned = self.tied & (items[:, 0] > items[:, 1])
+        pairs, items = (np.where(turned[:, None], p[:, ::-1], p) for p in (self.comparisons, items))
+        sign = np.where(turned, -1.0, 1.0)
+        more, position = self.covariates, self.position
+        more = None if more is None else sign[:, None] * more + 0.0  # no zero below zero
+        position = None if position is None else sign * position + 0.0
+        labels = (self.judges, self.judge_names), (self.categories, self.category_names)
+        said = [n if not names else _places(names)[n] for n, names in labels if n is not None]
+        said += [column for column in (self.tied, self.times, position) if column is not None]
         codes = np.zeros(self.num_comparisons, np.int64)
-        for column in (*pairs.T, *said):
-            values, own = np.unique(column, return_inverse=True)
-            codes = np.unique(codes * len(values) + own, return_inverse=True)[1]
-        _, first = np.unique(codes, return_index=True)
+        for column in (*items.T, *said, *(() if more is None else more.T)):
+            if column.dtype != np.int64 or column is self.times:
+                plain = column.astype(str) if column.dtype == object else column
+                column = np.unique(plain, return_inverse=True)[1]
+            width = int(column.max(initial=0)) + 1
+            if width * (int(codes.max(initial=0)) + 1) >= 2**63:
+                codes = np.unique(codes, return_inverse=True)[1]
+            codes = codes * width + column
+        _, first, codes = np.unique(codes, return_index=True, return_inverse=True)
         weights = np.bincount(codes, self.weights).astype(np.float64)
-        return replace(whole.where(first), weights=weights)
+        whole = replace(self, comparisons=pairs, position=position, clusters={}, contrasts={})
+        return replace(replace(whole, covariates=more).where(first), weights=weights)
 
     @property
     def num_items(self) -> int:
@@ -268,3 +276,8 @@ class ComparisonData:
     def num_comparisons(self) -> int:
         """Number of comparisons, ties included."""
         return len(self.comparisons)
+
+
+def _places(names: tuple[str, ...]) -> np.ndarray:
+    """Where each name stands in the order of their texts."""
+    return np.argsort(np.argsort(np.array([*map(str, names)]), kind="stable"))

@@ -271,6 +271,9 @@ class Ranker(NamedRanker):
     def _fit_skills(self, data: ComparisonData, callback: Callback) -> None:
         """Learn from comparisons or orders."""
         (skills, kept), settings = self._skills(data), self._settings()
+        if "time_range_" in kept:  # a filter takes rows by turns
+            data = data.distinct()
+            skills, kept = self._skills(data)
         if data.orders is None:
             self._keep(fit_by_design(data, skills, settings, self.design, callback), kept)
             return self._count(data)
