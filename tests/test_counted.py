@@ -1,7 +1,11 @@
 """Logs counted where they lie: as row by row, in every layout and by every engine."""
 
+import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -13,10 +17,14 @@ import pandas as pd
 import pytest
 import test_layouts as layouts
 from cli_run import run
+from scipy.special import ndtr
 
-from bayesrank.datasets import ColumnNames, DataError, counted, read_comparisons
+from bayesrank.cli import trust
+from bayesrank.datasets import ColumnNames, ComparisonData, DataError, counted, read_comparisons
 from bayesrank.datasets.table import read_table
+from bayesrank.diagnostics.agreement import Residuals
 from bayesrank.estimators import Ranker
+from bayesrank.solvers.comparisons import JudgedSkills, fit_arena
 
 duckdb = pytest.importorskip("duckdb")
 pl = pytest.importorskip("polars")
@@ -40,15 +48,17 @@ def evidence(data):
             found[tuple(frozenset(data.names[i] for i in group) for group in groups)] += count
         return found
     labels = {name: getattr(data, name) for name in ("times", "judges", "categories")}
+    more = np.zeros((data.num_comparisons, 0)) if data.covariates is None else data.covariates
     for k, pair in enumerate(data.comparisons):
         first, second = (data.names[i] for i in pair)
-        position = 0 if data.position is None else data.position[k]
+        position, gaps = 0 if data.position is None else data.position[k], more[k]
         if data.tied[k] and first > second:
-            first, second, position = second, first, -position
+            first, second, position, gaps = second, first, -position, -gaps
         own = {name: values if values is None else values[k] for name, values in labels.items()}
         said = [own["times"] and str(own["times"])]
         said += [own["judges"] is not None and data.judge_names[own["judges"]]]
         said += [own["categories"] is not None and data.category_names[own["categories"]]]
+        said += (gaps + 0.0).tolist()
         weight = 1.0 if data.weights is None else data.weights[k]
         found[(first, second, data.tied[k], position, *said)] += weight
     return found
@@ -63,7 +73,8 @@ def answer(source, columns):
     hints = [h for h in data.unused_column_hints if "have no judges yet" not in h]
     hints = [sorted(re.split("[:;.] ", hint)) for hint in hints]
     known = data.position is None, data.position_label, data.layout, data.ignored_columns
-    return evidence(data), sorted(data.names), data.notes, hints, *known
+    notes = tuple(note for note in data.notes if note != counted.COUNTED)
+    return evidence(data), sorted(data.names), notes, hints, *known
 
 
 def cases():
@@ -138,30 +149,156 @@ def games(rows=300):
 def skills(source, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ranker = Ranker(hyperparameters="map").fit(read_comparisons(source, **options))
+        data = read_comparisons(source, **options)
+        # Searching for those of skills in time takes minutes, and a test of its own does it.
+        ranker = Ranker(hyperparameters="map" if data.times is None else "prior").fit(data)
     mean, sd = ranker.predict(sorted(ranker.names_, key=str))
     return np.concatenate([mean, sd])
 
 
+def styled(rows=3000):
+    """Battles with the lengths of both answers, and a number of half steps."""
+    random = np.random.default_rng(5)
+    lengths = dict(zip(("length_a", "length_b"), random.integers(1, 6, (2, rows)), strict=True))
+    return battles(rows).assign(**lengths, style=random.integers(-2, 3, rows) / 2)
+
+
+def dated(rows=200):
+    """Battles on nine days."""
+    days = pd.to_timedelta(np.random.default_rng(6).integers(0, 9, rows), "D")
+    return battles(rows).drop(columns="judge").assign(day=pd.Timestamp("2024-01-01") + days)
+
+
+STYLE = ColumnNames(covariates=("length", "style"))
+LOGS = {
+    "judges": (battles(), ColumnNames()),
+    "plain": (battles().drop(columns=["judge", "category"]), ColumnNames()),
+    "covariates": (styled(), STYLE),
+    "times": (dated(), ColumnNames(time="day", ignore=("category",))),
+}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["duckdb", "polars"])
-@pytest.mark.parametrize("frame", [battles(), battles().drop(columns=["judge", "category"])])
-def test_skills_are_those_of_all_rows(frame, engine):
-    assert skills(lazy(frame, engine)) == pytest.approx(skills(frame), abs=1e-10, rel=0)
+@pytest.mark.parametrize("name", LOGS)
+def test_skills_are_those_of_all_rows(name, engine):
+    frame, columns = LOGS[name]
+    expected = skills(frame.sample(frac=1.0, random_state=0), columns=columns)
+    assert skills(lazy(frame, engine), columns=columns) == pytest.approx(expected, abs=1e-10, rel=0)
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "polars"])
+@pytest.mark.parametrize("kind", [np.int64, np.uint8, float])
+def test_covariates_on_a_grid_are_counted_by_what_the_first_side_has_more(engine, kind):
+    frame = styled().drop(columns="judge").astype({"length_a": kind, "length_b": kind})
+    assert answer(lazy(frame, engine), STYLE) == answer(frame, STYLE)
+    assert read_comparisons(lazy(frame, engine), columns=STYLE).num_comparisons < 2000
+    frame = frame.astype({"length_a": float})
+    for column, wrong in (("length_a", np.nan), ("length_a", np.inf), ("style", np.nan)):
+        odd = frame.copy()
+        odd.loc[7, column] = wrong
+        found = answer(lazy(odd, engine), STYLE)
+        assert found == answer(odd, STYLE) and "no columns of numbers say" in found[1]
+
+
+def test_a_ranker_takes_covariates_of_a_lazy_frame_by_name():
+    frame = styled(300).drop(columns=["judge", "category", "style"])
+    few, many = (
+        Ranker(hyperparameters="prior").fit(each, covariates=["length"])
+        for each in (lazy(frame), frame)
+    )
+    assert few.covariate_units_ == pytest.approx(many.covariate_units_, rel=1e-12)
+    for mine, other in zip(few.effects(), many.effects(), strict=True):
+        assert mine.name == other.name and mine.mean == pytest.approx(other.mean, abs=1e-10)
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "polars"])
+@pytest.mark.parametrize("texts", [False, True])
+def test_numbers_and_times_on_no_grid_are_refused_with_the_choice(engine, texts):
+    random = np.random.default_rng(7)
+    frame = styled(12_000).assign(when=pd.Timestamp("2024-01-01"))
+    frame["when"] += pd.to_timedelta(random.integers(0, 10**8, 12_000), "s")
+    frame = frame.astype({"when": str}) if texts else frame
+    for column, columns in (("when", ColumnNames(time="when")), ("length_a", STYLE)):
+        found = answer(lazy(frame.assign(length_a=random.normal(size=12_000)), engine), columns)
+        assert found[0] == column and "more than 10,000 different values" in found[1]
+        assert "bin it" in found[2] and "sample of clusters" in found[2] and "memory" in found[2]
+    whole = styled(12_000).assign(length_a=random.permutation(12_000))  # as they are
+    assert read_comparisons(lazy(whole, engine), columns=STYLE).num_comparisons > 11_900
+
+
+def test_what_nobody_reads_is_said_not_to_be_looked_at(tmp_path):
+    frame = battles().drop(columns=["judge", "category"]).assign(question=np.arange(4000) % 50)
+    data = read_comparisons(lazy(frame))
+    assert data.notes == (counted.COUNTED,) and not data.clusters
+    assert trust._independent(data, []) == ("not checked", "rows were counted where they lie")
+    assert trust._independent(read_comparisons(battles(9)), [])[0] == "n/a"
+
+
+@pytest.mark.parametrize("times", [[3, -2, 3, -2], [0.5, 0.5, 1, 0.5], ["b", "a", "b", "a"]])
+def test_distinct_rows_do_not_depend_on_the_order_of_rows_and_names(times):
+    rows = [
+        ("b", "a", 1, 3, "x"),
+        ("a", "b", 1, 3, "y"),
+        ("a", "c", 0, 4, "x"),
+        ("b", "a", 1, 3, "x"),
+    ]
+    rows = [(*row, time) for row, time in zip(rows, times, strict=True)]
+    found = []
+    for names, some in (("abc", rows), ("cba", rows[::-1]), ("bca", rows[2:] + rows[:2])):
+        one, two, tied, more, judge, when = zip(*some, strict=True)
+        judges = tuple(dict.fromkeys(judge))
+        numbers = np.array([[names.index(i) for i in pair] for pair in zip(one, two, strict=True)])
+        data = ComparisonData(
+            tuple(names),
+            numbers,
+            np.array(tied, bool),
+            times=np.array(when, object if isinstance(when[0], str) else None),
+            position=np.array([1.0] * 4),
+            judges=np.array([judges.index(j) for j in judge]),
+            judge_names=judges,
+            covariates=np.array(more, float)[:, None],
+        )
+        few = data.distinct()
+        assert evidence(few) == evidence(data)
+        texts = np.array([*names])
+        labels = np.array(judges)[few.judges]
+        said = (texts[few.comparisons].T, few.tied, few.times, few.position, labels)
+        found.append([np.asarray(each).tolist() for each in (*said, few.covariates, few.weights)])
+    assert found[0] == found[1] == found[2]
+
+
+def test_rows_that_count_several_times_agree_no_more_by_chance_than_those_rows():
+    random = np.random.default_rng(8)
+    winner, judges = random.integers(0, 3, 2000), random.integers(0, 9, 2000)
+    games = np.stack([winner, (winner + random.integers(1, 3, 2000)) % 3], axis=1)
+    names, labels = ("a", "b", "c"), tuple(map(str, range(9)))
+    many = ComparisonData(names, games, games[:, 0] < 0, judges=judges, judge_names=labels)
+    posterior = JudgedSkills(fit_arena(3, games, judges=judges, num_judges=9))
+
+    def effect(data):
+        rows = Residuals(data, posterior, lambda margin: ndtr(margin / 2**0.5), 1.0)
+        return rows.design_effect("judge", data.judges)
+
+    few, whole = effect(many.distinct()), effect(many)
+    assert few.value == pytest.approx(whole.value, rel=0.02)
+    assert few.by_chance == pytest.approx(whole.by_chance, rel=0.5)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("java") is None, reason="no Java")
 @pytest.mark.filterwarnings("ignore")
 def test_spark_counts_as_duckdb_does():
-    sql = pytest.importorskip("pyspark.sql")
+    sql = pytest.importorskip("pyspark.sql", reason="no pyspark")
     builder = sql.SparkSession.builder.master("local[1]").config("spark.ui.enabled", False)
     spark = builder.config("spark.sql.shuffle.partitions", 1).getOrCreate()
     try:
-        for frame in (battles(), games().astype({"home_score": float, "away_score": float})):
+        floats = games().astype({"home_score": float, "away_score": float})
+        for frame, columns in (*LOGS.values(), (floats, ColumnNames())):
             table = spark.createDataFrame(frame.astype(object).where(frame.notna(), None))
-            assert answer(table, ColumnNames()) == answer(frame, ColumnNames())
-            assert skills(table) == pytest.approx(skills(frame), abs=1e-10, rel=0)
+            assert answer(table, columns) == answer(frame, columns)
+            expected = skills(frame, columns=columns)
+            assert skills(table, columns=columns) == pytest.approx(expected, abs=1e-10, rel=0)
     finally:
         spark.stop()
 
@@ -210,11 +347,18 @@ def test_columns_of_a_plain_log_are_those_of_fit(engine):
     assert few.names_ == many.names_ == [0, 1, 2, 3]
     for mine, other in zip(few.predict(), many.predict(), strict=True):
         assert mine == pytest.approx(other, abs=1e-10, rel=0)
-    times = pd.Timestamp("2024-01-01") + pd.to_timedelta(random.integers(0, 9, 60), "D")
-    frame = frame[:60].drop(columns=["tie", "position"]).assign(time=times)
-    few, many = (Ranker(hyperparameters="map").fit(each) for each in (lazy(frame, engine), frame))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["duckdb", "polars"])
+def test_times_of_a_plain_log_are_those_of_fit(engine):
+    random = np.random.default_rng(3)
+    winner, days = random.integers(0, 4, 60), random.integers(0, 9, 60)
+    log = pd.DataFrame({"winner": winner, "loser": (winner + random.integers(1, 4, 60)) % 4})
+    log["time"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(days, "D")
+    few, many = (Ranker(hyperparameters="map").fit(each) for each in (lazy(log, engine), log))
     for mine, other in zip(few.predict(), many.predict(), strict=True):
-        assert mine == pytest.approx(other, abs=1e-4, rel=0)  # a filter takes rows by turns
+        assert mine == pytest.approx(other, abs=1e-10, rel=0)
 
 
 def test_names_are_numbers_where_all_are():
@@ -311,13 +455,40 @@ def long_to_count(folder):
 
 
 @pytest.mark.slow
-def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
+def test_a_full_disk_is_one_line(tmp_path, monkeypatch, capsys):
     pattern, settings = long_to_count(tmp_path), counted.settings_of
     small = {"memory_limit": "60MiB", "max_temp_directory_size": "1MiB"}
     monkeypatch.setattr(counted, "settings_of", lambda folder: settings(folder) | small)
-    with pytest.raises(DataError, match="free space in .*, or set TMPDIR to a larger disk") as said:
-        read_comparisons(pattern)
-    assert len(str(said.value).splitlines()) == 1
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(counted.tempfile, "tempdir", str(temporary))
+    assert run("rank", pattern, "--out", tmp_path / "out", "--quiet") == 2
+    [said] = capsys.readouterr().err.splitlines()
+    assert f"free space in {temporary}, or set TMPDIR to a larger disk" in said
+    assert not (tmp_path / "out").exists() and not [*temporary.iterdir()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("signal_", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_counting_and_leaves_nothing(tmp_path, signal_, code):
+    pattern, temporary, out = long_to_count(tmp_path), tmp_path / "temporary", tmp_path / "out"
+    temporary.mkdir()
+    start = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    start += "from bayesrank.cli import main; main(sys.argv[1:])"
+    process = subprocess.Popen(
+        [sys.executable, "-c", start, "rank", str(pattern), "--out", str(out)],
+        env={**os.environ, "TMPDIR": str(temporary)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not [*temporary.glob("bayesrank-*")]:
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal_)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == code and "Traceback" not in said
+    assert said.endswith("Error: Interrupted; nothing was written.\n")
+    assert not out.exists() and not [*temporary.glob("bayesrank-*")]
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import numpy as np
 
 from bayesrank.cli.words import Params, is_log, times, win_chance
 from bayesrank.datasets import ComparisonData
+from bayesrank.datasets.counted import COUNTED
 from bayesrank.ranking import RankSummary
 
 if TYPE_CHECKING:
@@ -201,6 +202,8 @@ def _independent(data: ComparisonData, effects: "list[DesignEffect]") -> tuple[C
             return "not checked", "skills move"
         if data.clusters:
             return "not checked", "there are too many items or different orders"
+        if COUNTED in data.notes:
+            return "not checked", "rows were counted where they lie"
         return "n/a", "no column of the file repeats"
     worst = effects[0]
     row = "comparison" if data.orders is None else "order"

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,17 @@ from bayesrank.datasets.layouts import (
 from bayesrank.datasets.outcomes import numbers_mean, words_mean
 from bayesrank.datasets.reshape import in_layout
 from bayesrank.datasets.table import PARQUET_SUFFIXES, Source, Table, plain_key, read_table
+from bayesrank.datasets.unused import covariate_columns
 
 _OfAny = Callable[[Any], Any]
+_collected: _OfAny = methodcaller("collect", "pyarrow")
 
 _SAMPLE = 100  # rows by which the layout is recognised
 _LARGE = 100_000_000  # bytes of one Parquet file from which on DuckDB counts it, if it is there
 _EACH = 400  # bytes that reading and fitting take for a distinct row
+_FIX = "bin it (see what a bin costs), keep a sample of clusters, or read the rows in memory"
+_GRID = 10_000  # different numbers or times beyond which a column is not one of a grid
+COUNTED = "Rows were counted where they lie; columns that are not used were not looked at."
 
 
 def is_counted(source: Source) -> bool:
@@ -90,15 +96,11 @@ def distinct_rows(frame: Any) -> Any:
     whole = nw.from_native(frame)
     names = whole.collect_schema().names()
     columns = {name: nw.col(name) for name in names}
-    rows, counts, _ = _distinct(Path("comparisons"), whole, columns, nw.lit(1.0), _collected)
+    rows, counts, _ = _distinct(Path("comparisons"), whole, columns, nw.lit(1.0), time="time")
     table, counted = rows.to_native().to_pandas(), counts.astype(float)
     known = [name for name in names if name.strip().lower() == "weight"]
     weight = table[known[0]].astype(float) * counted if known else counted
     return table.drop(columns=known).assign(weight=weight)
-
-
-def _collected(frame: Any) -> Any:
-    return frame.collect("pyarrow")
 
 
 def _counted(
@@ -107,20 +109,20 @@ def _counted(
     """Distinct rows in the order of their cells, beside columns without cells that nobody reads."""
     import narwhals as nw
 
-    if chosen.covariates:
-        problem = "covariates make nearly every row distinct, and are not counted where they lie"
-        raise DataError(path, problem, "read a sample into memory, or leave them out")
     frame = nw.from_native(frame)
     whole = read_table(collect(frame.head(_SAMPLE)).to_native(), name=str(path))
     sample = whole.without(chosen.ignore)
     found = in_layout(sample, chosen)
     standard = found.table is sample
-    names = [column.name for column in (_read(found) if standard else sample.columns)]
+    said = [covariate_columns(found.rest, name) for name in chosen.covariates]
+    read = {column.name for columns in (_read(found), *said) for column in columns}
+    names = [c.name for c in sample.columns if not standard or c.name in read]
     check(names)
-    keys, total = _expressions(found, frame.collect_schema()) if standard else ({}, nw.lit(1.0))
+    kinds = frame.collect_schema()
+    keys, total = _expressions(found, said, kinds) if standard else ({}, nw.lit(1.0))
     keys = {name: keys.get(name, nw.col(name)) for name in names}
-    distinct, counts, weights = _distinct(path, frame, keys, total, collect)
-    table = read_table(distinct.to_native(), name=str(path))
+    distinct, counts, weights = _distinct(path, frame, keys, total, collect, chosen.time)
+    table = replace(read_table(distinct.to_native(), name=str(path)), notes=(COUNTED,))
     rows, nothing = table.rows - 1, np.zeros(len(table.rows), np.int64)
     own = table.by_name
     columns = [own.get(c.name.lower(), Column(c.name, ("",), nothing)) for c in whole.columns]
@@ -129,24 +131,41 @@ def _counted(
 
 
 def _distinct(
-    path: Path, frame: Any, keys: dict[str, Any], total: Any, collect: _OfAny
+    path: Path,
+    frame: Any,
+    keys: dict[str, Any],
+    total: Any,
+    collect: _OfAny = _collected,
+    time: str | None = None,
 ) -> tuple[Any, NDArray[Any], NDArray[Any]]:
     """Distinct rows of some columns in order, how often each came, and what these weigh."""
     import narwhals as nw
 
     plain = [f"key{k}" for k in range(len(keys))]  # which every engine takes
     columns = (column.alias(key) for column, key in zip(keys.values(), plain, strict=True))
-    groups = frame.select(*columns, total.alias("weight")).group_by(*plain)
+    select = frame.select(*columns, total.alias("weight"))
     totals = nw.len().alias("rows"), nw.col("weight").sum().alias("weight")
     most = (available() or 10_000_000 * _EACH) // _EACH
-    counted = collect(groups.agg(*totals).head(most + 1).sort(*plain))
-    rows = counted.select(nw.col(key).alias(name) for key, name in zip(plain, keys, strict=True))
+    named = [nw.col(key).alias(name) for key, name in zip(plain, keys, strict=True)]
+    _refuse_real(path, collect(select.head(2 * _GRID)).select(named), time)
+    counted = collect(select.group_by(*plain).agg(*totals).head(most + 1).sort(*plain))
+    rows = counted.select(named)
+    _refuse_real(path, rows, time)
     if len(rows) > most:
         name = max(keys, key=lambda name: rows[name].n_unique())
         problem = f"more than {most:,} rows are distinct, which memory does not hold"
-        fix = "bin it (to days), keep a sample of its cells, or leave it out: "
-        raise DataError(path, problem, fix + naming("ignore", name), column=name)
+        raise DataError(path, problem, f"{_FIX}, or {naming('ignore', name)}", column=name)
     return rows, counted["rows"].to_numpy(), counted["weight"].to_numpy()
+
+
+def _refuse_real(path: Path, rows: Any, time: str | None) -> None:
+    """Refuse numbers and times that are on no grid: counting would leave nearly every row."""
+    for column in rows.iter_columns():
+        kind = column.dtype
+        real = kind.is_float() or kind.is_decimal() or str(kind).startswith("Datetime")
+        if (real or (str(kind) == "String" and column.name == time)) and column.n_unique() > _GRID:
+            problem = f"it holds more than {_GRID:,} different values, which are not counted"
+            raise DataError(path, problem, _FIX, column=column.name)
 
 
 def _read(found: Found) -> list[Column]:
@@ -161,8 +180,7 @@ def _read(found: Found) -> list[Column]:
     elif "first" in roles:
         said = roles.get("outcome") or table.column(*OUTCOME.usual)
         beside += [said, *(() if said is None else _others(found, said))]
-    names = {column.name for column in (*roles.values(), *filter(None, beside))}
-    return [column for column in table.columns if column.name in names]
+    return [*roles.values(), *filter(None, beside)]
 
 
 def _points(found: Found) -> tuple[Column, ...]:
@@ -186,30 +204,36 @@ def _others(found: Found, said: Column) -> list[Column]:
     return others if numbered or not clear or ids & {*texts} else []
 
 
-def _expressions(found: Found, schema: Any) -> tuple[dict[str, Any], Any]:
+def _expressions(
+    found: Found, said: Sequence[tuple[Column, ...]], kinds: Any
+) -> tuple[dict[str, Any], Any]:
     """What is grouped in place of numbers, and the weight of a row.
 
-    Of points, readers use which are more, and whether by more than one; of weights, their sum.
-    What they would refuse stays as it is.
+    Of points, readers use which are more, and whether by more than one; of covariates, how much
+    more the first side has; of weights, their sum. What they would refuse stays as it is.
     """
     import narwhals as nw
 
-    def number(column: Column) -> Any:
-        return nw.col(column.name).cast(nw.Float64)
+    def more(gap: Any) -> Any:
+        some = nw.when(gap > 0).then(nw.lit(1)).otherwise(nw.lit(0))
+        return nw.when(gap > 1).then(nw.lit(2)).otherwise(some)
 
     keys: dict[str, Any] = {}
-    points = [column for column in _points(found) if schema[column.name].is_numeric()]
-    if len(points) == 2:
-        one, two = map(number, points)
+    scores = {column.name for column in _points(found)}
+    for columns in (_points(found), *said):
+        if len(columns) != 2 or not all(kinds[column.name].is_numeric() for column in columns):
+            continue
+        whole = all(kinds[column.name].is_integer() for column in columns)
+        one, two = (nw.col(c.name).cast(nw.Int64 if whole else nw.Float64) for c in columns)
         usable = (one.abs() <= cells.LARGEST) & (two.abs() <= cells.LARGEST)
-        for column, gap in zip(points, (one - two, two - one), strict=True):
-            more = nw.when(gap > 0).then(nw.lit(1.0)).otherwise(nw.lit(0.0))
-            more = nw.when(gap > 1).then(nw.lit(2.0)).otherwise(more)
-            keys[column.name] = nw.when(usable).then(more).otherwise(number(column))
+        points = (more(one - two), more(two - one))
+        less = points if columns[0].name in scores else (one - two, nw.lit(0))
+        for column, plain, number in zip(columns, (one, two), less, strict=True):
+            keys[column.name] = nw.when(usable).then(number).otherwise(plain)
     weight = found.columns.get("weight")
-    if weight is None or not schema[weight.name].is_numeric():
+    if weight is None or not kinds[weight.name].is_numeric():
         return keys, nw.lit(1.0)
-    many = number(weight)
+    many = nw.col(weight.name).cast(nw.Float64)
     usable = (many >= 0) & (many <= cells.LARGEST)
     keys[weight.name] = nw.when(usable).then(nw.lit(1.0)).otherwise(many)
     return keys, nw.when(usable).then(many).otherwise(nw.lit(1.0))

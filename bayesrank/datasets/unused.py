@@ -55,20 +55,26 @@ def covariates(
     table: Table, rest: Sequence[Column], turned: NDArray[np.bool_], names: Sequence[str]
 ) -> tuple[NDArray[np.float64] | None, tuple[str, ...]]:
     """How much more the first side has of what is named, (K, D), and the columns that say it."""
-    gaps, sides, used = contrasts(rest, turned), _both_sides(rest), []
-    alone = {column.name: column for column in rest}
+    gaps, used = [], []
     for name in names:
-        values = _numbers(alone[name]) if name in alone else None
-        if values is not None:
-            gaps[name] = np.where(turned, -values, values)
-        elif name not in gaps:
-            known = ", ".join(gaps) or "none"
+        columns = covariate_columns(rest, name)
+        numbers = [values for values in map(_numbers, columns) if values is not None]
+        if not numbers or len(numbers) < len(columns):
+            known = ", ".join(contrasts(rest, turned)) or "none"
             problem = f"no columns of numbers say how much more of {name!r} one side has"
             raise table.error(
                 problem, f"name one of both sides ({known}), or a column of differences"
             )
-        used += [name] if values is not None else [column.name for column in sides[name]]
-    return np.stack([gaps[name] for name in names], axis=1) if names else None, tuple(used)
+        gap = numbers[0] if len(numbers) == 1 else numbers[0] - numbers[1]
+        gaps.append(np.where(turned, -gap, gap))
+        used += [column.name for column in columns]
+    return np.stack(gaps, axis=1) if names else None, tuple(used)
+
+
+def covariate_columns(rest: Sequence[Column], name: str) -> tuple[Column, ...]:
+    """The column of differences that has this name, or those of both sides, or none."""
+    alone = tuple(c for c in rest if c.name == name and _numbers(c) is not None)
+    return alone or _both_sides(rest).get(name, ())
 
 
 def _numbers(column: Column) -> NDArray[np.float64] | None:

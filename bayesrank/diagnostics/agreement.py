@@ -74,7 +74,9 @@ class _Scores:
             found = self._variance(own @ ((signs * self.weights)[:, None] * self._scores))
             return number / (number - 1) * (count - 1) / count * found / alone
 
-        by_chance = [ratio(rng.choice([-1.0, 1.0], count)) for _ in range(_SIGNS)]
+        # A row that counts w times is w rows, whose signs add up to one of variance w.
+        each = 1.0 / np.sqrt(self.weights)
+        by_chance = [ratio(each * rng.choice([-1.0, 1.0], count)) for _ in range(_SIGNS)]
         return DesignEffect(column, ratio(np.ones(count)), max(by_chance))
 
     def _variance(self, sums: Any) -> float:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bayesrank._names import alike_note
 from bayesrank._stack import outside
 from bayesrank._tables import column_names, missing, plain_array, unmasked
-from bayesrank.datasets import ComparisonData, ReadingNote, read_comparisons
+from bayesrank.datasets import ColumnNames, ComparisonData, ReadingNote, read_comparisons
 from bayesrank.datasets.cells import NOTHING, TIED
 from bayesrank.datasets.counted import distinct_rows, is_counted
 from bayesrank.estimators.checks import comparison_numbers
@@ -181,9 +181,11 @@ def _is_bare_pair(names: Sequence[Any]) -> bool:
     )
 
 
-def recognised(table: Any, given: Collection[str]) -> ComparisonData:
+def recognised(
+    table: Any, given: Collection[str], covariates: Sequence[str] = ()
+) -> ComparisonData:
     """Comparisons of a table in any layout of a file, and a line that says how it is read."""
-    data = read_comparisons(table)
+    data = read_comparisons(table, columns=ColumnNames(covariates=tuple(covariates)))
     if _are_whole_numbers(table, data.names):
         names: Any = tuple(map(int, data.names))
         data = replace(data, names=names)

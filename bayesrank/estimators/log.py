@@ -12,7 +12,7 @@ from bayesrank.datasets import ComparisonData, OrderEvents, ScoreTable
 from bayesrank.datasets.counted import is_counted
 from bayesrank.estimators.collaborative_data import id_list
 from bayesrank.estimators.collaborative_features import read_item_table
-from bayesrank.estimators.columns import in_order, read_columns
+from bayesrank.estimators.columns import in_order, read_columns, recognised
 from bayesrank.solvers.comparisons.terms import read_weights
 
 Array = NDArray[np.float64]
@@ -24,6 +24,8 @@ def read_log(source: Any, given: Mapping[str, Any], items: Any, features: Any) -
     `given` has arguments of `fit`; `items` and `features` are options of the ranker.
     """
     named, rest = covariate_names(given["covariates"])
+    if named and not isinstance(source, str) and is_counted(source):
+        source, given, named = recognised(source, given, named), {**given, "covariates": rest}, ()
     if named:
         return with_covariates(
             read_log(source, {**given, "covariates": rest}, items, features), named
