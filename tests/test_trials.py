@@ -96,8 +96,17 @@ def test_many_orders_give_the_skills_that_made_them(tmp_path, in_this_process):
     trials.orders(tmp_path, 1)
 
 
+needs_c = pytest.mark.skipif(not shutil.which("cc"), reason="needs a compiler of C")
+
+
 @pytest.mark.slow
-@pytest.mark.skipif(not shutil.which("cc"), reason="needs a compiler of C")
+@needs_c
+def test_a_system_without_file_locks_is_refused_in_one_line(tmp_path):
+    trials.locks(tmp_path, 1)
+
+
+@pytest.mark.slow
+@needs_c
 @pytest.mark.parametrize("number", [0, 1], ids=["an hour back at each look", "1970"])
 @pytest.mark.parametrize("kind", kills._WRITERS)
 def test_nothing_is_lost_where_the_clock_is_wrong(tmp_path, monkeypatch, kind, number):

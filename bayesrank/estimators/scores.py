@@ -13,7 +13,7 @@ from scipy import special
 
 from bayesrank._memory import check_memory
 from bayesrank._names import meant, shown
-from bayesrank._validate import check_choice, check_level, check_share
+from bayesrank._validate import check_choice, check_level, check_share, unit_of
 from bayesrank.datasets import ScoreTable
 from bayesrank.estimators.checks import check_hyperparameters
 from bayesrank.estimators.score_answers import (
@@ -345,7 +345,7 @@ def fitted_scores(
         scores = np.zeros(scores.shape)
         scores[there] = levels
     elif table.kind == "number":
-        center, unit = float(scores[there].mean()), float(scores[there].std())
+        center, unit = float(scores[there].mean()), unit_of(scores[there])
         scores = (scores - center) / unit
     board = Board(scores, table.runs, table.kind, table.clusters, values)
     shapes = {name: np.shape(value) for name, value in board.sites(board.start()).items()}

@@ -1,4 +1,4 @@
-"""Commands and fits under bad conditions: clocks, disks, caches, places, sizes and signals."""
+"""Commands and fits under bad conditions of the system, of their place, and of their data."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from stress.kills import write_inputs
 RANK = "rank pairs.csv --crosscheck none --items items.csv --force --out out"
 PREDICT = "predict out pairs.csv --items new.csv --out p.csv --skills s.csv"
 RATE = "rate ratings.csv --out rated"
+ASK = "ask items.csv --journal answers.jsonl"
+_OURS = (".c", ".so")  # files that a trial compiles
 
 _CLOCK = r"""
 #define _GNU_SOURCE
@@ -76,13 +78,41 @@ def inputs(folder: Path, **files: list[str]) -> None:
         (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
 
 
+_LOCKS = """
+    #include <errno.h>
+    int flock(int handle, int how) { errno = ENOLCK; return -1; }
+"""
+
+
+def preloaded(folder: Path, name: str, source: str) -> dict[str, str]:
+    """Compile a library that stands before the system's own; return what loads it."""
+    (folder / f"{name}.c").write_text(source)
+    library = folder / f"{name}.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, folder / f"{name}.c"], check=True)
+    return {"LD_PRELOAD": str(library)}
+
+
 def bad_clocks(folder: Path) -> tuple[dict[str, str], ...]:
     """Environments of a clock that goes back by an hour at each look, and of one in 1970."""
-    source, library = folder / "clock.c", folder / "clock.so"
-    source.write_text(_CLOCK)
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
-    back = {"LD_PRELOAD": str(library)}
+    back = preloaded(folder, "clock", _CLOCK)
     return back, {**back, "CLOCK_OF_1970": "1"}
+
+
+def locks(folder: Path, times: int) -> str:
+    """A file system without file locks, as that of some network drives."""
+    inputs(folder)
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    env = preloaded(folder, "flock", _LOCKS)
+    commands = (RANK, RATE, ASK)[:times]
+    for command in commands:
+        done = run(folder, command, **env)
+        said = done.stderr.strip().splitlines()[-1]
+        if done.returncode != 2 or "No locks available" not in said:
+            raise AssertionError(f"{command}: ended with {done.returncode}: {done.stderr}")
+    left = [path for path in folder.rglob("*") if path not in before and path.suffix not in _OURS]
+    if any(path.is_dir() or path.stat().st_size for path in left):
+        raise AssertionError(f"what is left: {left}")
+    return f"{len(commands)} commands, each refused in one line"
 
 
 def clock(folder: Path, times: int) -> str:
@@ -340,7 +370,8 @@ def _python(code: str, *args: object, **env: str) -> str:
 
 # Each trial, and how often it is repeated, or how large it is, by default.
 TRIALS: dict[Callable[[Path, int], str], int] = {
-    clock: 3, full: 60, cache: 5, places: 7, names: 3, orders: 100, shapes: 500, interrupts: 200,
+    locks: 3, clock: 3, full: 60, cache: 5, places: 7, names: 3, orders: 100, shapes: 500,
+    interrupts: 200,
 }  # fmt: skip
 
 
