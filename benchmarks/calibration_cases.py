@@ -45,6 +45,7 @@ from benchmarks.calibration_people import (
     exact_weights,
     near_equals,
     numbers,
+    opinionated,
     ratings,
     styled,
 )
@@ -256,6 +257,16 @@ def normal_means(seed: int, *, n: int) -> Trial:
     return of_draws(0.5 * seen + np.sqrt(0.5) * rng.normal(size=(2000, n)), truth)
 
 
+def _of_people(case: Callable[..., Case]) -> Iterator[Case]:
+    """Logs in which style pleases, or judges have tastes."""
+    for told, how in ((True, "as a covariate"), (False, "left out")):
+        yield case(f"Ranker, 1,500 battles, style {how}", styled, told=told)
+    for judges in (12, 60):
+        for tastes, how in (("auto", "as a term"), (False, "left out")):
+            name = f"Ranker, {judges} judges, tastes {how}"
+            yield case(name, opinionated, judges=judges, tastes=tastes)
+
+
 def _matched(case: Callable[..., Case]) -> Iterator[Case]:
     """Designs in which near-equals meet; the truth is not from the program."""
     for design in ("auto", "random"):
@@ -296,8 +307,7 @@ def _all() -> Iterator[Case]:
     yield from _matched(case)
     yield case("Ranker, 60 games", arena, rows=60)
     yield case("Ranker, 2,000 games, judges", arena, rows=2000, judges=20, categories=3)
-    for told, how in ((True, "as a covariate"), (False, "left out")):
-        yield case(f"Ranker, 1,500 battles, style {how}", styled, told=told)
+    yield from _of_people(case)
     for name, rated in (("CollaborativeOrdinalGP", ratings), ("CollaborativeGP", numbers)):
         for m, n in ((30, 12), (60, 30)):
             yield case(f"{name}, {m} x {n}", rated, num_users=m, num_items=n)

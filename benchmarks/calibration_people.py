@@ -101,6 +101,21 @@ def styled(seed: int, *, told: bool) -> Trial:
     return of_draws(Ranker(items=range(20)).fit(pairs, ties=tied, **given).samples(), skill)
 
 
+def opinionated(seed: int, *, judges: int, tastes: Any = "auto") -> Trial:
+    """Battles of twenty items, which each judge likes a little more or less than others do."""
+    rng = np.random.default_rng(seed)
+    skill, count = rng.normal(size=20), 150 * judges if judges < 20 else 3_000
+    liked = skill + 0.4 * rng.normal(size=(judges, 20))
+    pairs = np.array([rng.choice(20, 2, replace=False) for _ in range(count)])
+    judge, rows = rng.integers(judges, size=count), np.arange(count)
+    seen = liked[judge] * np.exp(0.2 * rng.normal(size=judges))[judge, None]
+    margin = (
+        seen[rows, pairs[:, 0]] - seen[rows, pairs[:, 1]] + np.sqrt(2.0) * rng.normal(size=count)
+    )
+    games = np.where(margin[:, None] > 0.0, pairs, pairs[:, ::-1])
+    return of_draws(Ranker(items=range(20), tastes=tastes).fit(games, judge=judge).samples(), skill)
+
+
 def arena(seed: int, *, rows: int, judges: int = 0, categories: int = 0) -> Trial:
     """Games of twenty items, one of them at home, with ties; perhaps with judges and categories."""
     rng, n = np.random.default_rng(seed), 20

@@ -209,6 +209,8 @@ def mean_margins(data: ComparisonData, posterior: EPSkills | JudgedSkills) -> Ar
     margin = skills[at, winner] - skills[at, loser]
     judges = posterior.judges
     if data.judges is not None:
+        for sign, side in zip((1.0, -1.0), (winner, loser), strict=True):
+            margin = margin + sign * posterior.tastes(data.judges, side)
         margin = margin * np.exp(judges.log_reliability)[data.judges]
     if data.position is not None:
         effect = (posterior.effects().position_effect or (0.0, 0.0))[0]

@@ -32,7 +32,7 @@ from bayesrank.solvers.comparisons.terms import arguments_of
 Array = NDArray[np.float64]
 
 _EFFECTS = ("position_effect", "covariate_effect", "tie_width")
-_OF_LOGS = ("category_skill", "reliability", "bias", *_EFFECTS)
+_OF_LOGS = ("category_skill", "reliability", "bias", "taste", *_EFFECTS)
 _SCALE_DRAWS = 100  # by which NUTS's scale is set
 
 
@@ -44,7 +44,8 @@ def skills_of_log(data: ComparisonData, fit: ArenaFit) -> Claim:
     if width is not None and width[1] > 0.0:  # it was learned, and is uncertain
         del params["tie_width"]
     hidden = tuple(name for name in _OF_LOGS if name not in params)
-    called = judged_comparisons, (n, rows.comparisons), arguments_of(rows), params
+    said = {**arguments_of(rows), **({} if fit.tasted is None else {"tastes": True})}
+    called = judged_comparisons, (n, rows.comparisons), said, params
     return _claim(called, fit.mean[:n], fit.covariance[:n, :n], hidden)
 
 

@@ -126,6 +126,8 @@ def _on_judges(frame: pd.DataFrame, params: dict[str, Any], level: float) -> str
     if careless:
         count = "1 is" if careless == 1 else f"{careless:,} are"
         text += f"; {count} less than half as sensitive ({100 * level:g}% level)"
+    if "taste_scale" in params:
+        text += f"; their own likings of an item differ by {params['taste_scale']:.2f} (SD)"
     if "bias_scale" in params:
         text += f"; their order biases differ by {params['bias_scale']:.2f} (SD)"
     return text + "."

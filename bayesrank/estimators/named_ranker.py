@@ -293,6 +293,9 @@ class NamedRanker(SkillRanker):
         own = fit.judges
         judged: dict[str, Any] = {"reliability": np.exp(own.log_reliability), "bias": own.bias}
         constant: dict[str, Any] = {k: (("judge",), v) for k, v in judged.items() if len(v)}
+        if fit.tasted is not None:
+            where = np.indices((len(self.judge_names_), n))
+            constant["taste"] = ("judge", "item"), self.posterior_.tastes(*where)
         constant |= {k: ((), v) for k, v in self.params_.items() if k != "tie_width"}
         coords = {"item": self.names_, "judge": self.judge_names_, "category": self.category_names_}
         coords["covariate"] = list(self.covariate_units_)

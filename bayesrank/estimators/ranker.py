@@ -27,7 +27,7 @@ from bayesrank.estimators.log import (
 from bayesrank.estimators.named_ranker import NamedRanker
 from bayesrank.estimators.score_answers import ScoreQuestion
 from bayesrank.estimators.skill_ranker import Callback, Outcome
-from bayesrank.estimators.skills import fit_skills, moving
+from bayesrank.estimators.skills import check_tastes, fit_skills, moving
 from bayesrank.models.dynamic import Process
 from bayesrank.models.orders import events
 from bayesrank.solvers.comparisons.posterior import moments_of
@@ -76,8 +76,8 @@ class Ranker(NamedRanker):
         (overall and in each category) or 2,000 different comparisons. "prior" takes the prior
         medians. A mapping fixes what it names, and "map" learns the rest: with features
         ``amplitude``, ``lengthscale``, ``noise``, ``graph_weight``, else ``scale``;
-        ``tie_width``, ``category_scale``, ``reliability_scale``, ``bias_scale``; with times
-        ``drift`` or ``lengthscale``, in units of the observed period.
+        ``tie_width``, ``category_scale``, ``reliability_scale``, ``bias_scale``,
+        ``taste_scale``; with times ``drift`` or ``lengthscale``, in units of the observed period.
     num_restarts : int, default 0
         Number of further random starts of the search for hyperparameters.
     num_samples : int, default 2000
@@ -96,6 +96,11 @@ class Ranker(NamedRanker):
         where the graph of comparisons is tied together far more loosely than random draws would
         tie it, and the evidence is higher. It looks at comparisons, ties and weights alone, with
         "integrate" and up to 600 items; all else is "random".
+    tastes : {"auto", True, False}, default "auto"
+        Whether each judge likes each item more or less than others do, in learned measure
+        (``taste_scale``). Skills are then those for judges at large, not for these alone. "auto"
+        is True where judges disagree more than chance has it, in logs small enough to ask; it is
+        False with "prior".
     question : {"tasks like these", "these tasks"}, default "tasks like these"
         What is asked of a score table: the mean score on all tasks of which these are a sample, or
         that on these very tasks, of which only the runs are random.
@@ -173,6 +178,7 @@ class Ranker(NamedRanker):
         random_state: int | np.random.RandomState | None = 0,
         overall: Literal["average", "unseen"] = "average",
         design: DesignChoice = "auto",
+        tastes: bool | Literal["auto"] = "auto",
         question: ScoreQuestion = "tasks like these",
     ) -> None:
         self.item_features = item_features
@@ -188,6 +194,7 @@ class Ranker(NamedRanker):
         self.random_state = random_state
         self.overall = overall
         self.design = design
+        self.tastes = tastes
         self.question = question
 
     def fit(
@@ -254,6 +261,7 @@ class Ranker(NamedRanker):
         units, data = in_units(data)
         check_choice(self.overall, "overall", "average", "unseen")
         check_design(self.design, data)
+        check_tastes(self.tastes, data)
         if data.scores is None:
             self._fit_skills(data, callback)
         else:
@@ -271,6 +279,7 @@ class Ranker(NamedRanker):
     def _fit_skills(self, data: ComparisonData, callback: Callback) -> None:
         """Learn from comparisons or orders."""
         (skills, kept), settings = self._skills(data), self._settings()
+        settings = settings._replace(tastes=self.tastes)
         if "time_range_" in kept:  # a filter takes rows by turns
             data = data.distinct()
             skills, kept = self._skills(data)
@@ -399,8 +408,8 @@ class Ranker(NamedRanker):
         category : hashable, or array-like of shape (P,), optional
             The category; without it, skills are the overall ones.
         judge : hashable, or array-like of shape (P,), optional
-            The judge; without it, one who is as reliable as the typical judge and has no order
-            bias of its own.
+            The judge; without it, one who is as reliable as the typical judge, has no order bias of
+            its own, and tastes as judges at large have them.
         time : number or date, or array-like of shape (P,), optional
             When the comparisons are, if skills move; by default, and at the earliest, at the last
             one in `fit`.

@@ -6,7 +6,7 @@ averaged over goes by the solver for logs, `bayesrank.solvers.comparisons.fit_ar
 
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -68,6 +68,7 @@ class FitSettings(NamedTuple):
     seed: int
     num_restarts: int = 0
     likelihood: str = "probit"
+    tastes: bool | Literal["auto"] = False
 
 
 class RankerFit(NamedTuple):
@@ -113,6 +114,14 @@ def fit_skills(
     options["rank"] = enough_inducing(found.params, args[0], args[1], options)
     result = engine_of(program).run(key, *args, params=found.params, **counts, **options)
     return RankerFit(result, dict(result.params), choice)
+
+
+def check_tastes(tastes: Any, data: ComparisonData) -> None:
+    """Refuse an option that is none, and tastes of no judges."""
+    if not isinstance(tastes, bool) and tastes != "auto":
+        raise ValueError(f"tastes is {tastes!r}; choose 'auto', True or False")
+    if tastes is True and data.judges is None:
+        raise ValueError("tastes is True, and comparisons name no judges; leave it out")
 
 
 def moving(time: Any, data: ComparisonData) -> tuple[TimeRange, Moving] | None:
@@ -173,12 +182,17 @@ def _fit_log(
     dense = data.num_items * (1 + categories) + len(data.covariate_names) + 2
     _check_room(data.num_items, data, dense, settings)
     rows = data.distinct()
-    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("scale", *scales_of(data)), ())
-    fixed, choice = check_hyperparameters(settings.hyperparameters, shapes, _CHOICES)
+    tastes = settings.tastes if data.judges is not None else False
+    names = ("scale", *scales_of(data), *(["taste_scale"] if tastes else []))
+    fixed, choice = check_hyperparameters(
+        settings.hyperparameters, dict.fromkeys(names, ()), _CHOICES
+    )
     scales = {name: float(value) for name, value in fixed.items()}
     if choice == "prior":
-        scales = {name: SCALES[name].median for name in shapes} | scales
-    said = arguments_of(rows)
+        tastes = tastes is True
+        learned = [name for name in names if tastes or name != "taste_scale"]
+        scales = {name: SCALES[name].median for name in learned} | scales
+    said = {**arguments_of(rows), "tastes": tastes}
     result = fit_arena(rows.num_items, rows.comparisons, scales=scales, callback=callback, **said)
     averages = choice == "integrate" and _can_average(rows)
     if averages and not settles_scales(rows, result, scales):

@@ -4,15 +4,17 @@ Each item has a skill :math:`f`. In a comparison each item performs at its skill
 standard deviation :math:`\sigma`, and the better performance wins. Item :math:`a` is compared with
 item :math:`b` by judge :math:`j` in category :math:`c`. The judge sees the margin
 
-.. math:: r_j \, (f_a + g_{ca} - f_b - g_{cb}) + x \, (h + b_j) + \sqrt 2 \, \sigma \varepsilon,
+.. math:: r_j \, (f_a + g_{ca} + t_{ja} - f_b - g_{cb} - t_{jb}) + x \, (h + b_j)
+    + \sqrt 2 \, \sigma \varepsilon,
 
-with standard normal noise :math:`\varepsilon`. A category adds :math:`g` to a skill; :math:`r_j` is
-the judge's reliability. Being shown first is worth :math:`h`, plus the judge's own order bias
-:math:`b_j`; :math:`x` is 1 if :math:`a` was, and :math:`-1` if :math:`b` was. Covariates
-:math:`z`, such as how much longer the answer of :math:`a` is, add :math:`z' \beta`. The first item
-wins if the margin is above the tie width, the second if it is below minus the tie width. All
-between is a tie. A judge of reliability zero answers without regard to the items, and the typical
-judge has reliability one. A column that is not given adds no term.
+with standard normal noise :math:`\varepsilon`. A category adds :math:`g` to a skill, and the
+judge's own taste adds :math:`t`; :math:`r_j` is the judge's reliability. Being shown first is worth
+:math:`h`, plus the judge's own order bias :math:`b_j`; :math:`x` is 1 if :math:`a` was, and
+:math:`-1` if :math:`b` was. Covariates :math:`z`, such as how much longer the answer of :math:`a`
+is, add :math:`z' \beta`. The first item wins if the margin is above the tie width, the second if it
+is below minus the tie width. All between is a tie. A judge of reliability zero answers without
+regard to the items, and the typical judge has reliability one. A column that is not given adds no
+term.
 
 Comparisons only ever show skills relative to the noise, so its prior is tight around one. A skill
 difference of :math:`\sqrt 2` then wins with probability :math:`\Phi(1)`, 84%. Adding a number to
@@ -79,6 +81,7 @@ SCALES = {
     "scale": ScalePrior(1.0, 1.0),
     "category_scale": ScalePrior(0.3, 1.0),
     "bias_scale": ScalePrior(0.3, 1.0),
+    "taste_scale": ScalePrior(0.3, 1.0),
     "reliability_scale": ScalePrior(0.3, 0.5),
     "tie_width": ScalePrior(0.5, 1.0),
     "graph_weight": ScalePrior(50.0, 1.5),
@@ -96,6 +99,7 @@ class ComparisonColumns(TypedDict, total=False):
     position: ArrayLike | None
     judges: ArrayLike | None
     num_judges: int | None
+    tastes: bool
     covariates: ArrayLike | None
     categories: ArrayLike | None
     num_categories: int | None
@@ -259,6 +263,7 @@ def observe_comparisons(
     position: ArrayLike | None = None,
     judges: ArrayLike | None = None,
     num_judges: int | None = None,
+    tastes: bool = False,
     covariates: ArrayLike | None = None,
     categories: ArrayLike | None = None,
     num_categories: int | None = None,
@@ -272,6 +277,8 @@ def observe_comparisons(
     ``category_skill``    Normal(0, category_scale), (C, n) what it adds (with `categories`)
     ``reliability_scale`` LogNormal(log 0.3, 0.5)           prior sd of log reliability
     ``reliability``       LogNormal(0, reliability_scale)   of each judge, (J,) (with `judges`)
+    ``taste_scale``       LogNormal(log 0.3, 1)             prior sd of a taste
+    ``taste``             Normal(0, taste_scale), (J, n)    of judges for items (with `tastes`)
     ``position_effect``   Normal(0, 1)                      what being first is worth (`position`)
     ``covariate_effect``  Normal(0, 1), (D,)                what a unit is worth (with `covariates`)
     ``bias_scale``        LogNormal(log 0.3, 1)             prior sd of a judge's order bias
@@ -310,6 +317,8 @@ def observe_comparisons(
         Integers of shape (K,): judge and category of each comparison.
     num_judges, num_categories : int, optional
         How many there are; needed with `judges` and `categories`.
+    tastes : bool, default False
+        Whether each judge likes each item more or less than others do.
 
     Raises
     ------
@@ -317,6 +326,8 @@ def observe_comparisons(
         If an argument cannot be used; the message names it and what to do.
     """
     check_choice(likelihood, "likelihood", *PAIR_LIKELIHOODS)
+    if tastes and judges is None:
+        raise ValueError("tastes is True, and there are no judges; pass judges, or leave it out")
     if comparisons is None:
         given = {"outcomes": outcomes, "weights": weights, "period": period, "position": position}
         given |= {"judges": judges, "categories": categories, "covariates": covariates}
@@ -331,6 +342,7 @@ def observe_comparisons(
         difference = difference + added[category, pairs[:, 0]] - added[category, pairs[:, 1]]
     if judges is not None:
         judges, num_judges = _labels(judges, num_judges, count, "judges")
+        difference = _tasted(difference, pairs, judges, (num_judges, skills.shape[0]), tastes)
         reliability = _varying("reliability", "reliability_scale", num_judges, of=dist.LogNormal)
         difference = reliability[judges] * difference
     margin = difference
@@ -458,6 +470,16 @@ def _difference(skills: Array, pairs: Array, period: ArrayLike | None) -> Array:
     period = np.zeros(pairs.shape[0], int) if period is None else period
     at = pairs * num_times + _labels(period, num_times, pairs.shape[0], "period")[0][:, None]
     return skills.ravel()[at[:, 0]] - skills.ravel()[at[:, 1]]
+
+
+def _tasted(
+    difference: Array, pairs: Array, judges: Array, shape: tuple[int, int], tastes: bool
+) -> Array:
+    """Add to differences of skills what judges like more or less than others do."""
+    if not tastes:
+        return difference
+    taste = _varying("taste", "taste_scale", *shape)
+    return difference + taste[judges, pairs[:, 0]] - taste[judges, pairs[:, 1]]
 
 
 def _labels(labels: ArrayLike, number: int | None, count: int, name: str) -> tuple[Array, int]:

@@ -5,10 +5,10 @@ So there is one loop, and its last state is the result.
 """
 
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,11 +39,14 @@ _MOST_ACROSS = 5_000_000
 # Numbers in the precisions below which threads of BLAS wait for each other.
 _MANY = 10_000_000
 _CHUNK = 8192  # rows whose numbers stay in a processor's cache
+# Sums over rows and precisions beyond which it is not asked whether judges have tastes.
+_MOST_TASTES = 50_000_000
+_HINT = 0.03  # a scale of tastes at which the evidence's slope says whether there are any
 # Nodes of the quadrature over log reliability, by the largest standard deviation of a cavity.
 _NODES = ((0.0, 1), (0.25, 5), (0.5, 7), (0.8, 11), (np.inf, 21))
 
 _CORE = {"scale": "f", "category_scale": "category_skill"}
-_OWN = {"bias_scale": "bias", "reliability_scale": "reliability"}
+_OWN = {"bias_scale": "bias", "reliability_scale": "reliability", "taste_scale": "taste"}
 
 
 @dataclass(frozen=True)
@@ -140,9 +143,10 @@ def _known(state: _State, name: str) -> tuple[float, float, float]:
         trace = float(np.trace(known))
     else:
         at = rows.alone[_OWN[name]]
-        means = posterior.own_mean[:, at]
-        known = 1.0 - precision * posterior.own_covariance[:, at, at]
-        trace = float(known.sum())
+        means = posterior.own_mean[:, at].ravel()
+        known = -precision * posterior.own_covariance[:, at, at]
+        known += np.eye(known.shape[1])
+        trace = float(np.trace(known, axis1=1, axis2=2).sum())
     return float(means @ means), trace, float(np.sum(known**2))
 
 
@@ -169,12 +173,13 @@ def _steps(state: _State, sweep: _Sweep, names: Collection[str]) -> tuple[dict[s
     return steps, gain
 
 
-@dataclass
 class _Paces:
     """How far scales go along their steps: less where the last one went too far."""
 
-    last: dict[str, float]
-    paces: dict[str, float]
+    def __init__(self, names: Iterable[str]) -> None:
+        self.last = dict.fromkeys(names, 0.0)
+        self.pace = dict.fromkeys(names, 1.0)
+        self.most = dict.fromkeys(names, 1.0)
 
     def scales(
         self, scales: Mapping[str, float], steps: dict[str, float], share: float
@@ -182,11 +187,13 @@ class _Paces:
         """Scales after steps as slow as the sites, which follow them."""
         moved = dict(scales)
         for name, step in steps.items():
-            turned = step * self.last.get(name, 0.0) < 0.0
-            pace = min(1.0, self.paces.get(name, 1.0) * (0.5 if turned else 1.3))
-            moved[name] = float(scales[name] * np.exp(share * pace * step))
-            self.paces[name] = pace
-        self.last = steps
+            if step * self.last[name] < 0.0:
+                self.most[name] = 0.8 * self.pace[name]
+                self.pace[name] *= 0.5
+            else:
+                self.pace[name] = min(self.most[name], 1.2 * self.pace[name])
+            moved[name] = float(scales[name] * np.exp(share * self.pace[name] * step))
+            self.last[name] = step
         return moved
 
 
@@ -195,6 +202,7 @@ def fit_arena(
     comparisons: ArrayLike,
     *,
     scales: Mapping[str, float] | None = None,
+    tastes: bool | Literal["auto"] = False,
     max_sweeps: int = 200,
     tolerance: float = 0.01,
     callback: Callable[[int, float], None] | None = None,
@@ -209,6 +217,9 @@ def fit_arena(
     scales
         Values of scales that are held fixed, by their names in
         `bayesrank.models.judged_comparisons`; the others are learned.
+    tastes
+        Whether each judge has a taste for each item; "auto" learns tastes if judges disagree more
+        than chance has it, by one standard error, and the log is not too large to ask.
     max_sweeps
         Largest number of sweeps.
     tolerance
@@ -235,21 +246,75 @@ def fit_arena(
     ConvergenceWarning
         If it has not converged after `max_sweeps`.
     """
-    state = _start(judged_rows(num_items, comparisons, **columns), scales or {})
-    size = state.rows.across.shape
-    few = size[2] * (size[2] + size[0] * size[1]) < _MANY
-    with threadpool_limits(1 if few else None, user_api="blas"):
-        return _settled(state, max_sweeps, tolerance, callback)
+    given = dict(scales or {})
+    asks = tastes == "auto" and "taste_scale" not in given
+    said = {**columns, "tastes": tastes is True or "taste_scale" in given}
+    state = _start(judged_rows(num_items, comparisons, **said), given)
+    calls = max_sweeps, tolerance, callback
+    with threadpool_limits(_num_threads(state.rows), user_api="blas"):
+        found = _settled(state, _HELD if state.rows.num_judges else 0, *calls)
+    if asks and _may_ask(state.rows):
+        said["tastes"] = True
+        rows = judged_rows(num_items, comparisons, **said)
+        with threadpool_limits(_num_threads(rows), user_api="blas"):
+            if _disagree(found.state, rows):
+                found = _settled(_start(rows, given), _HELD, *calls)
+    if not found.converged:
+        warnings.warn(
+            f"the fit of the log has not converged after {max_sweeps} sweeps; the last changed "
+            f"something by {found.change:.2g} standard deviations",
+            ConvergenceWarning,
+            stacklevel=outside(),
+        )
+    return _fit(found)
+
+
+def _num_threads(rows: JudgedRows) -> int | None:
+    """One for few numbers, where threads of BLAS wait for each other; else as many as there are."""
+    judges, own, core = rows.across.shape
+    return 1 if core * (core + judges * own) < _MANY else None
+
+
+def _may_ask(rows: JudgedRows) -> bool:
+    """Whether tastes, some of them for each judge, are few enough to look for."""
+    if rows.num_judges < 2:
+        return False
+    each = min(rows.blocks["f"].stop, 2.0 * len(rows.counts) / rows.num_judges)
+    core = rows.across.shape[2]
+    return 100 * len(rows.counts) + rows.num_judges * each * (each + core) < _MOST_TASTES
+
+
+def _disagree(state: _State, rows: JudgedRows) -> bool:
+    """Whether judges disagree more than chance has it, given rows with tastes.
+
+    At a scale near zero, where the posterior is as without tastes, the evidence's slope over the
+    root of its information is the score statistic of the variance of tastes.
+    """
+    near = replace(state, rows=rows, scales={**state.scales, "taste_scale": _HINT})
+    total, trace, squares = _known(near, "taste_scale")
+    return bool(_HINT**-2.0 * total - trace > np.sqrt(2.0 * squares))
+
+
+class _Rest(NamedTuple):
+    """The last state of the sweeps."""
+
+    state: _State
+    converged: bool
+    number: int  # of sweeps
+    change: float  # of the last one, in posterior standard deviations
 
 
 def _settled(
-    state: _State, max_sweeps: int, tolerance: float, callback: Callable[[int, float], None] | None
-) -> ArenaFit:
-    """Sweep until sites and scales are at rest."""
-    rows = state.rows
-    most, held = (_MOST_SHARE, _HELD) if rows.num_judges else (1.0, 0)
+    state: _State,
+    held: int,
+    max_sweeps: int,
+    tolerance: float,
+    callback: Callable[[int, float], None] | None,
+) -> _Rest:
+    """Sweep until sites and scales are at rest; reliabilities are held at first."""
+    most = _MOST_SHARE if state.rows.num_judges else 1.0
     share, change, number = most, np.inf, 0
-    paces = _Paces({}, {})
+    paces = _Paces(state.scales)
     for number in range(1, max_sweeps + 1):
         found = _sweep(state, share, number <= held)
         free = state.scales.keys() - state.fixed
@@ -262,20 +327,16 @@ def _settled(
         except LinAlgError:
             share = max(0.5 * share, _LEAST_SHARE)
             continue
-        slower = change > before and number > held + 1
+        # A scale that moves takes its latents along; that alone is no reason to slow down.
+        far = max(abs(np.log(moved[name] / state.scales[name])) for name in moved)
+        slower = change > before and number > held + 1 and share * change > 3.0 * far
         share = float(np.clip(share * (0.5 if slower else 1.3), _LEAST_SHARE, most))
         state = after
         if callback is not None:
             callback(number, change)
         if max(change / tolerance, gain / _NATS) < 1.0 and number > held + 2 and not found.skipped:
-            return _fit(state, True, number)
-    warnings.warn(
-        f"the fit of the log has not converged after {max_sweeps} sweeps; the last changed "
-        f"something by {change:.2g} standard deviations",
-        ConvergenceWarning,
-        stacklevel=outside(),
-    )
-    return _fit(state, False, number)
+            return _Rest(state, True, number, change)
+    return _Rest(state, False, number, change)
 
 
 def _start(rows: JudgedRows, given: Mapping[str, float]) -> _State:
@@ -285,6 +346,7 @@ def _start(rows: JudgedRows, given: Mapping[str, float]) -> _State:
         "category_scale": rows.num_categories > 0,
         "reliability_scale": "reliability" in rows.alone,
         "bias_scale": "bias" in rows.alone,
+        "taste_scale": "taste" in rows.alone,
         "tie_width": rows.with_ties,
     }
     scales = {name: SCALES[name].median for name, there in names.items() if there}
@@ -328,8 +390,9 @@ def _with_width(state: _State) -> Precisions:
     return state.precisions().bordered(state.rows, state.rows.counts * towards, alone)
 
 
-def _fit(state: _State, converged: bool, sweeps: int) -> ArenaFit:
+def _fit(last: _Rest) -> ArenaFit:
     """What was found, with an uncertain tie width."""
+    state = last.state
     rows, found = state.rows, state.posterior
     mean = found.mean
     if rows.with_ties:
@@ -352,6 +415,7 @@ def _fit(state: _State, converged: bool, sweeps: int) -> ArenaFit:
         own_covariance=found.own_covariance,
         across=found.across if found.across.size <= _MOST_ACROSS else None,
         scales=dict(state.scales),
-        converged=converged,
-        num_sweeps=sweeps,
+        converged=last.converged,
+        num_sweeps=last.number,
+        tasted=rows.tasted,
     )

@@ -44,8 +44,8 @@ class ArenaFit(NamedTuple):
     with_position, with_ties
         Which of the two last there are.
     own_mean, own_covariance
-        Of each judge's own latents, which are the order bias (with positions) and behind it the log
-        reliability; shapes (J, L) and (J, L, L).
+        Of each judge's own latents, which are tastes if there are any, the order bias (with
+        positions), and behind it the log reliability; shapes (J, L) and (J, L, L).
     across
         Covariances of each judge's own latents with the others, shape (J, L, N). None beyond 5
         million numbers: then they count as uncorrelated.
@@ -53,6 +53,9 @@ class ArenaFit(NamedTuple):
         Values of the scales, ``tie_width`` among them.
     converged, num_sweeps
         Whether the fit has converged, and after how many sweeps.
+    tasted
+        Items of each judge's M tastes, shape (J, M), -1 behind those that it has seen; None without
+        tastes.
 
     Examples
     --------
@@ -76,12 +79,15 @@ class ArenaFit(NamedTuple):
     scales: dict[str, float]
     converged: bool
     num_sweeps: int
+    tasted: NDArray[np.int64] | None = None
 
     @property
     def judges(self) -> Judges:
         """Moments of log reliabilities and order biases."""
+        first = 0 if self.tasted is None else self.tasted.shape[1]
         variances = np.diagonal(self.own_covariance, axis1=1, axis2=2)
-        own = [part for pair in zip(self.own_mean.T, variances.T, strict=True) for part in pair]
+        each = zip(self.own_mean.T[first:], variances.T[first:], strict=True)
+        own = [part for pair in each for part in pair]
         none = np.zeros(0)
         return Judges(*(own[-2:] or (none, none)), *(own[:-2] or (none, none)))
 
@@ -172,13 +178,16 @@ class JudgedSkills(ComparisonPosterior):
         """Gaussians given the tie width and a judge's reliability, by Gauss-Hermite quadrature."""
         fit, rows = self.result, self._rows(shares)
         mean, covariance = rows @ fit.mean, rows @ (rows @ fit.covariance).T
+        tastes = np.full(fit.num_items, fit.scales.get("taste_scale", 0.0) ** 2)
         if judge is not None:
-            self._add_judge(mean, covariance, rows, judge)
+            tastes[self._add_judge(mean, covariance, rows, judge)] = 0.0
+        covariance[np.diag_indices(fit.num_items)] += tastes
         own = self._advantage + 1  # then come the log tie width and the log reliability
         root = _root(covariance[own:, own:])
         slopes = covariance[:own, own:] @ np.linalg.pinv(root).T
         left = covariance[:own, :own] - slopes @ slopes.T
         unknown = fit.scales["scale"] ** 2 + added_variance(fit.scales, shares)
+        unknown += fit.scales.get("taste_scale", 0.0) ** 2
         for weight, t in _grid(root):
             log_width, log_reliability = mean[own:] + root @ t
             params = {"tie_width": np.exp(log_width)} if self.result.with_ties else {}
@@ -224,16 +233,36 @@ class JudgedSkills(ComparisonPosterior):
         own = sparse.csr_array((np.ones(len(effects)), at), shape=(last + 3, size))
         return sparse.vstack([skill_rows(n, shares, size), own], "csr")
 
-    def _add_judge(self, mean: Floats, covariance: Floats, rows: Any, judge: int) -> None:
-        """Put the judge's own bias into the advantage, and its reliability behind all."""
+    def _add_judge(self, mean: Floats, covariance: Floats, rows: Any, judge: int) -> Any:
+        """Add a judge's tastes to skills, its bias to the advantage, its reliability behind all.
+
+        Returns the items of the tastes.
+        """
         fit, n = self.result, self._advantage
-        own = [n + 2] if fit.own_mean.shape[1] == 1 else [n, n + 2]
-        mean[own] += fit.own_mean[judge]
-        covariance[np.ix_(own, own)] += fit.own_covariance[judge]
+        items = np.zeros(0, np.int64) if fit.tasted is None else fit.tasted[judge]
+        biased = fit.own_mean.shape[1] - items.size == 2
+        places = np.concatenate([items, [n] * biased, [n + 2]]).astype(np.int64)
+        known = places >= 0
+        own = places[known]
+        mean[own] += fit.own_mean[judge, known]
+        covariance[np.ix_(own, own)] += fit.own_covariance[judge][np.ix_(known, known)]
         if fit.across is not None:
-            for latent, cross in zip(own, fit.across[judge], strict=True):
-                covariance[latent] += rows @ cross
-                covariance[:, latent] += rows @ cross
+            cross = rows @ fit.across[judge, known].T
+            covariance[:, own] += cross
+            covariance[own] += cross.T
+        return items[items >= 0]
+
+    def tastes(self, judges: NDArray[np.int64], items: NDArray[np.int64]) -> Floats:
+        """Means of the tastes of judges for items, both of one shape; zeros without tastes."""
+        fit = self.result
+        if fit.tasted is None:
+            return np.zeros(items.shape)
+        size = fit.tasted.shape[1]
+        who = np.repeat(np.arange(len(fit.tasted)), size)
+        at, means = fit.tasted.ravel(), fit.own_mean[:, :size].ravel()
+        shape = len(fit.tasted), fit.num_items
+        table: Any = sparse.csr_array((means[at >= 0], (who[at >= 0], at[at >= 0])), shape=shape)
+        return np.asarray(table[judges.ravel(), items.ravel()]).reshape(judges.shape)
 
 
 def _root(covariance: Floats) -> Floats:

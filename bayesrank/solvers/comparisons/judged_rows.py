@@ -2,7 +2,8 @@
 
 A row sees three predictors: a difference, an advantage and a log reliability. Each is a sum of few
 latents times values. Core latents are of all rows: skills, what categories add, effects of
-covariates and of the position. Own latents are of the row's judge: order bias, log reliability.
+covariates and of the position. Own latents are of the row's judge: tastes for the items that the
+judge has seen, order bias, log reliability.
 
 Equal comparisons may be one row that counts several times, see
 `bayesrank.datasets.ComparisonData.distinct`. Two latents that a row sees together have one place in
@@ -76,7 +77,8 @@ class JudgedRows(NamedTuple):
     num_categories: int
     with_ties: bool  # whether ties are possible
     blocks: Mapping[str, slice]  # numbers of the core latents, by site of `judged_comparisons`
-    alone: Mapping[str, int]  # numbers of each judge's own latents
+    alone: Mapping[str, slice]  # numbers of each judge's own latents, by site
+    tasted: Ints | None  # items of each judge's tastes (J, M), -1 where it has seen fewer
     core: SeenPlaces  # of means (N,)
     own: SeenPlaces  # of means (J, L)
     within_core: SeenPlaces  # of matrices (N, N), one of each pair's two orders
@@ -93,6 +95,7 @@ def judged_rows(
     judges: ArrayLike | None = None,
     categories: ArrayLike | None = None,
     num_judges: int | None = None,
+    tastes: bool = False,
     num_categories: int | None = None,
     covariates: ArrayLike | None = None,
     weights: ArrayLike | None = None,
@@ -135,8 +138,12 @@ def judged_rows(
         blocks["position_effect"] = slice(size, size + 1)
         core.append(SeenLatent(ADVANTAGE, place, size))
         size += 1
-    alone, own = _own_latents(num_judges, None if position is None else place)
-    seen = _seen(core, own, judge, (num_judges, len(alone), size))
+    tasted, at = None, ()
+    if tastes:
+        tasted, at = _tastes(judge, np.stack([first, second]), (num_judges, num_items))
+    alone, own = _own_latents(num_judges, at, None if position is None else place)
+    width = alone["reliability"].stop if alone else 0
+    seen = _seen(core, own, judge, (num_judges, width, size))
     return JudgedRows(
         counts.astype(np.float64),
         int(np.sum(tied)),
@@ -145,18 +152,43 @@ def judged_rows(
         outcomes is not None,
         blocks,
         alone,
+        tasted,
         *seen,
     )
 
 
-def _own_latents(num_judges: int, place: Any) -> tuple[dict[str, int], list[SeenLatent]]:
-    """Numbers of each judge's own latents by name, and what rows see of them."""
+def _own_latents(
+    num_judges: int, liked: Sequence[Ints], place: Any
+) -> tuple[dict[str, slice], list[SeenLatent]]:
+    """Numbers of each judge's own latents by name, and what rows see of them.
+
+    `liked` has the numbers of the tastes for both sides of each row, if there are tastes.
+    """
+    alone: dict[str, slice] = {}
     if not num_judges:
-        return {}, []
-    if place is None:
-        return {"reliability": 0}, [SeenLatent(RELIABILITY, 1.0, 0)]
-    seen = [SeenLatent(ADVANTAGE, place, 0), SeenLatent(RELIABILITY, 1.0, 1)]
-    return {"bias": 0, "reliability": 1}, seen
+        return alone, []
+    seen = [SeenLatent(DIFFERENCE, sign, at) for sign, at in zip((1.0, -1.0), liked, strict=False)]
+    end = max((int(at.max()) + 1 for at in liked), default=0)
+    if end:
+        alone["taste"] = slice(0, end)
+    if place is not None:
+        alone["bias"], end = slice(end, end + 1), end + 1
+        seen.append(SeenLatent(ADVANTAGE, place, end - 1))
+    alone["reliability"] = slice(end, end + 1)
+    return alone, [*seen, SeenLatent(RELIABILITY, 1.0, end)]
+
+
+def _tastes(judge: Ints, sides: Ints, shape: tuple[int, int]) -> tuple[Ints, Ints]:
+    """Items that each judge has seen (J, M), -1 for none, and where those of rows (2, K) stand.
+
+    `shape` has the numbers of judges and items.
+    """
+    found, at = np.unique(judge * shape[1] + sides, return_inverse=True)
+    who, item = np.divmod(found, shape[1])
+    place = np.arange(found.size) - np.searchsorted(who, who)
+    tasted = np.full((shape[0], place.max() + 1), -1)
+    tasted[who, place] = item
+    return tasted, place[at.reshape(sides.shape)]
 
 
 def _seen(

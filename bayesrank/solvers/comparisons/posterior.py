@@ -100,6 +100,11 @@ class ComparisonPosterior:
         """Moments of the judges; empty arrays if the log has none."""
         return Judges(*(np.zeros(0) for _ in range(4)))
 
+    def tastes(self, judges: NDArray[np.int64], items: NDArray[np.int64]) -> Floats:
+        """Means of the tastes of judges for items, both of one shape; zeros without tastes."""
+        del judges
+        return np.zeros(items.shape)
+
     def components(
         self, shares: Floats | None = None, judge: int | None = None
     ) -> Iterable[Component]:
