@@ -1,5 +1,7 @@
 """Tastes: each judge likes each item more or less than others do."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,7 +22,7 @@ from bayesrank.solvers.comparisons import Asked, JudgedSkills, fit_arena
 from bayesrank.solvers.comparisons.judged_rows import judged_rows
 
 SURE = {"scale": 1.0, "taste_scale": 0.8, "reliability_scale": 1e-3}  # all judges are typical
-HELD = {**SURE, "reliability_scale": 0.3, "bias_scale": 0.3}
+HELD: dict[str, Any] = {**SURE, "reliability_scale": 0.3, "bias_scale": 0.3}
 
 
 def battles(num_items, num_judges, count, taste, seed=0):
@@ -156,6 +158,7 @@ def test_saved_rankers_keep_tastes(opinionated, tmp_path):
 def test_tastes_need_judges(opinionated):
     pairs = opinionated[["winner", "loser"]]
     refused("tastes is True, and comparisons name no judges", Ranker(tastes=True).fit, pairs)
-    refused("tastes is 'yes'; choose 'auto', True or False", Ranker(tastes="yes").fit, pairs)
+    odd: Any = "yes"
+    refused("tastes is 'yes'; choose 'auto', True or False", Ranker(tastes=odd).fit, pairs)
     with numpyro.handlers.seed(rng_seed=0):
         refused("tastes is True, and there are no judges", thurstone, 3, [(0, 1)], tastes=True)
