@@ -2,13 +2,10 @@
 
 import json
 import os
-import random
-import signal
 import stat
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
@@ -184,34 +181,6 @@ def test_other_items_are_refused(tmp_path):
     del header["crc"]
     path.write_bytes(sealed(header))
     refused("version 9, and this program reads version 2", Journal, path, HEADER, kind=JournalError)
-
-
-def test_killed_at_random_moments(tmp_path):
-    """A child writes and says what was acknowledged; nothing of that is missing after SIGKILL."""
-    code = """
-        log = journal.Journal(sys.argv[1], HEADER)
-        print("start", len(log.records), flush=True)
-        while True:
-            log.append({"event": "answer", "winner": len(log.records), "loser": 1})
-            sys.stdout.write(f"{len(log.records)}\\n")
-            sys.stdout.flush()
-    """
-    path, rng, expected = tmp_path / "a.jsonl", random.Random(0), 0
-    for _ in range(8):
-        child = python(code, path)
-        assert child.stdout is not None
-        first = child.stdout.readline()
-        assert first.split()[0] == "start", child.communicate()[1]
-        assert int(first.split()[1]) in (expected, expected + 1)
-        time.sleep(rng.uniform(0.0, 0.05))
-        child.send_signal(signal.SIGKILL)
-        said = child.communicate()[0].split("\n")[:-1]
-        expected = int(said[-1]) if said else int(first.split()[1])
-        records = read_journal(path).records
-        # The last record may be whole on disk although its acknowledgement was cut off.
-        assert len(records) in (expected, expected + 1)
-        assert winners(records) == list(range(len(records)))
-    assert expected > 0
 
 
 def test_a_second_process_is_refused_until_the_first_is_gone(tmp_path):

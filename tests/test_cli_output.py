@@ -5,11 +5,9 @@ import errno
 import fcntl
 import io
 import os
-import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
@@ -214,41 +212,6 @@ def test_links_that_go_round_and_names_that_are_too_long_are_refused(tmp_path):
     with pytest.raises(OutputError, match="cannot be written .File name too long"):
         publish(tmp_path / ("x" * 300), "new")
     assert {path.name for path in tmp_path.iterdir()} == {"a", "b"}
-
-
-def test_killed_at_random_moments_the_results_are_of_one_run(tmp_path):
-    """A process publishes as fast as it can: results of unlike runs never stand side by side."""
-    code = """
-        import sys
-        from pathlib import Path
-        from bayesrank.cli.outputs import output_folder
-        files, run = ("a", "b", "c", "d"), int(sys.argv[2])
-        while True:
-            run += 1
-            with output_folder(Path(sys.argv[1]), files) as folder:
-                for name in files:
-                    (folder / name).write_text(str(run))
-            print(run, flush=True)
-    """
-    out, last = tmp_path / "out", 0
-    for k in range(6):
-        process = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(code), str(out), str(last)],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
-        assert process.stdout is not None
-        said = int(process.stdout.readline())
-        time.sleep(0.02 + 0.013 * k)
-        process.send_signal(signal.SIGKILL)
-        said = max([said, *map(int, process.communicate()[0].split())])
-        found = contents(out)
-        assert found.keys() == set("abcd") and len(set(found.values())) == 1
-        last = int(found["a"])
-        assert last in (said, said + 1)
-    publish(out, "new")
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_cells_that_hold_ends_of_lines_are_quoted(tmp_path):

@@ -1,7 +1,12 @@
-"""The stress test of kills notices an answer that is lost."""
+"""What killed writers leave, and that the stress test of kills notices what is lost."""
 
 import pytest
 from stress import kills
+
+
+@pytest.mark.parametrize("kind", kills.WRITERS)
+def test_killed_at_random_moments_writers_lose_nothing(kind):
+    assert kills.kill_writers(kind, 4) > 0
 
 
 @pytest.mark.slow

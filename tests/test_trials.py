@@ -108,7 +108,7 @@ def test_a_system_without_file_locks_is_refused_in_one_line(tmp_path):
 @pytest.mark.slow
 @needs_c
 @pytest.mark.parametrize("number", [0, 1], ids=["an hour back at each look", "1970"])
-@pytest.mark.parametrize("kind", kills._WRITERS)
+@pytest.mark.parametrize("kind", kills.WRITERS)
 def test_nothing_is_lost_where_the_clock_is_wrong(tmp_path, monkeypatch, kind, number):
     for name, value in trials.bad_clocks(tmp_path)[number].items():
         monkeypatch.setenv(name, value)

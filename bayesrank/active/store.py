@@ -31,6 +31,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from bayesrank._files import reason_of, sync
+
 try:
     import fcntl
 except ImportError:  # Windows
@@ -110,22 +112,16 @@ def what_changed(file: int, path: Path, size: int) -> str:
 def sync_folder(path: Path) -> None:
     """Put the name of a new file on disk."""
     try:
-        folder = os.open(path.resolve().parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync(path.resolve().parent)
     except OSError as error:
         raise failed(path, "written", error) from error
 
 
 def failed(path: Path, what: str, error: OSError) -> JournalError:
     """What to raise where the system refused something; `what` could not be done."""
-    reason = error.strerror or type(error).__name__
     kept = "this answer is not saved, those before it are; " if what == "written" else ""
-    return JournalError(
-        f"{path}: the journal cannot be {what} ({reason}); {kept}fix that or give another path"
-    )
+    problem = f"{path}: the journal cannot be {what} ({reason_of(error)})"
+    return JournalError(f"{problem}; {kept}fix that or give another path")
 
 
 FORMAT: dict[str, Any] = {"bayesrank": "journal", "version": 2}

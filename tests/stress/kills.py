@@ -17,7 +17,7 @@ import click
 
 from bayesrank._states import read_state
 
-_WRITERS = {
+WRITERS = {
     "journal": """
         import bayesrank, types
         active = types.ModuleType("bayesrank.active")  # without what it imports besides, JAX
@@ -85,7 +85,7 @@ def kill_writers(kind: str, times: int, seed: int = 0) -> int:
     AssertionError, ValueError
         If an acknowledged write is lost, or what is there is not of one write.
     """
-    code = "import sys\nfrom pathlib import Path\n" + textwrap.dedent(_WRITERS[kind])
+    code = "import sys\nfrom pathlib import Path\n" + textwrap.dedent(WRITERS[kind])
     rng, known = random.Random(seed), 0
     with tempfile.TemporaryDirectory() as name:
         for _ in range(times):
@@ -200,7 +200,7 @@ def _run(folder: Path, command: str) -> None:
 @click.option("--commands", type=click.IntRange(0, 200), default=10, help="Ends of each command.")
 def kills(times: int, commands: int) -> None:
     """Kill writers of journals, results and states; end commands; nothing may be lost."""
-    for kind in _WRITERS:
+    for kind in WRITERS:
         count = kill_writers(kind, times)
         click.echo(f"{kind:8} {times} kills, {count:,} acknowledged writes, none lost, none half")
     for command in _COMMANDS if commands else ():

@@ -322,6 +322,7 @@ _INTERRUPTS = """
     import numpy as np
     from bayesrank import Ranker
     times, rng = int(sys.argv[1]), random.Random(0)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
     def pairs(n):
         return [(f"i{a:03}", f"i{a + 1:03}") for a in range(n)] * 2
     right = {n: Ranker().fit(pairs(n)).predict() for n in (4, 5)}
@@ -353,6 +354,8 @@ _INTERRUPTS = """
 def interrupts(folder: Path, times: int) -> str:
     """An interactive process that is interrupted at random moments of fits, and goes on."""
     cut = int(_python(_INTERRUPTS, times, XDG_CACHE_HOME=str(folder)))
+    if cut < times // 3:
+        raise AssertionError(f"{cut} of {times} interrupts came")
     return f"{times} interrupts, {cut} of them raised: answers are of the old fit or the new one"
 
 
