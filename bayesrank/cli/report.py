@@ -146,6 +146,7 @@ def card_figure(document: Mapping[str, Any]) -> Figure:
     ax.set_axis_off()
     first = document["rankings"][0]
     level = f"{100 * document['level']:g}%"
+    question = f" on {first['question']}" if "question" in first else ""
     table = ranking_rows(first["items"][:_ROWS], document["measure"])
     _write(ax, _LEFT, 68, document["title"], 44, width=_RIGHT - _LEFT, weight="bold")
     leaders = [row["item"]["item"] for row in table["rows"] if "first" in row["classes"].split()]
@@ -154,7 +155,7 @@ def card_figure(document: Mapping[str, Any]) -> Figure:
         verdict = verdict.replace(name, shorten(name))
     _write(ax, _LEFT, 122, verdict, 25, width=_RIGHT - _LEFT)
     for x, side, said in (
-        (_BAR, "left", f"{table['title']}, {level} interval"),
+        (_BAR, "left", f"{table['title']}{question}, {level} interval"),
         (_RANKS, "center", f"{level} ranks"),
         (_RIGHT, "right", "P(best)"),
     ):

@@ -60,7 +60,8 @@ def plot_ranking(
         ax.text(0.5, head, f"… {n - head - tail} more …", color="0.4", **at)
     _name_rows(ax, summary, shown, place)
     ax.set_xlabel(xlabel)
-    title = f"Posterior means and {100 * summary.level:g}% credible intervals of skills and ranks"
+    what = "skills" if summary.measure == "skill" else "scores"
+    title = f"Posterior means and {100 * summary.level:g}% credible intervals of {what} and ranks"
     if summary.provisional[shown].any():
         title += "\nhollow dot: provisional, too few comparisons"
     if summary.num_components > 1:
