@@ -38,6 +38,8 @@ def column_names(options):
     chosen |= {name[2:].replace("-", "_"): value for name, value in pairs}
     if "ignore" in chosen:
         chosen["ignore"] = (chosen["ignore"],)
+    if "covariates" in chosen:
+        chosen["covariates"] = tuple(chosen["covariates"].split(","))
     if "outcome_codes" in chosen:
         chosen["outcome_codes"] = tuple(chosen["outcome_codes"].split(","))
     return ColumnNames(**chosen)
@@ -601,6 +603,70 @@ HINTED = {
     "nameless.csv": "winner,loser,judge\na,b,x\nb,a,\n",
 }
 OPTION = re.compile(r"--[a-z-]+(?: (?:'[^']*'|[\w./-]+)(?= --|[ ,.;)]|$))?")
+
+
+# What is refused with words in place of names or codes: the message, and options as it says.
+FOLLOWED = {
+    "unknown.csv": (
+        "x,y\nann,bob\nbob,cid\n",
+        "by --winner and --loser", "--winner x --loser y",
+    ),
+    "one_named.csv": (
+        "winner,p,q\nann,ann,bob\ncid,bob,cid\n",
+        "if it names the winner of two, by --first and --sec", "--first p --second q",
+    ),
+    "no_set.csv": (
+        "best,worst\nann,bob\nbob,cid\n",
+        "name --winner and --loser", "--winner best --loser worst",
+    ),
+    "itself.csv": (
+        "model_a,model_b,winner,loser\nx,y,model_a,model_b\ny,z,model_a,model_b\n",
+        "add --ignore loser", "--ignore loser",
+    ),
+    "numbers.csv": (
+        "item_a,item_b,preference\nx,y,1\ny,z,3\nx,z,2\n",
+        "--outcome-codes FIRST,SECOND,TIE", "--outcome-codes 1,3,2",
+    ),
+    "letters.csv": (
+        "item_a,item_b,choice\nx,y,L\ny,z,R\n",
+        "--outcome-codes FIRST,SECOND,TIE", "--outcome-codes L,R",
+    ),
+    "either.csv": (
+        "winner,loser,day\nx,y,01/02/2024\ny,z,03/04/2024\n",
+        "--date-format %d/%m/%Y or --date-fo", "--date-format %m/%d/%Y",
+    ),
+    "short.csv": (
+        "winner,loser,day\nx,y,201201\ny,z,201106\n",
+        "--date-format %Y%m or --date-format %y%m%d", "--date-format %Y%m",
+    ),
+    "another.csv": (
+        "winner,loser,judge\nx,y,u\ny,x,v\n",
+        "name one of these with --judge", "--judge judge",
+    ),
+    "length.csv": (
+        "winner,loser,winner_length,loser_length\nx,y,1,2\ny,x,3,1\n",
+        "name one of both sides (length)", "--covariates length",
+    ),
+}  # fmt: skip
+ASKED = {"another.csv": "--judge who", "length.csv": "--covariates size"}
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_options_with_words_to_be_filled_in_lead_to_an_answer(tmp_path, name):
+    text, hint, options = FOLLOWED[name]
+    path = tmp_path / name
+    path.write_text(text)
+    dated = " --time day" if ",day" in text else ""
+    with pytest.raises(DataError, match=re.escape(hint)):
+        read_comparisons(path, columns=column_names(ASKED.get(name, "") + dated))
+    assert read_comparisons(path, columns=column_names(options + dated)).num_comparisons >= 2
+
+
+def test_weeks_are_not_sent_to_a_format_of_months(tmp_path):
+    path = tmp_path / "weeks.csv"
+    path.write_text("winner,loser,day\nx,y,202453\ny,z,202401\n")
+    with pytest.raises(DataError, match=r"a week of a year; write dates such as 2024-05-31$"):
+        read_comparisons(path, time="day")
 
 
 @pytest.mark.parametrize("name", HINTED)

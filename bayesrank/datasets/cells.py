@@ -202,15 +202,16 @@ def _refuse_unclear_digits(table: Table, column: Column, said: list[str]) -> Non
     """Refuse digits that are dates in half of the cells, weeks of years, or dates of two kinds."""
     dates = {cell for cell in said if _DIGITS.fullmatch(cell) and _date(cell, None, True)}
     odd = next((cell for cell in said if cell not in dates), said[0])
+    fix = "write dates such as 2024-05-31"
     if len(dates) == len(said) and all(len(c) == 6 and _is_short_day(c) for c in said):
         problem = f"{odd!r} may be a month or a day"
+        fix += ", or say how they are written: --date-format %Y%m or --date-format %y%m%d"
     elif len(dates) < len(said) and all(map(_WEEK.fullmatch, said)):
         problem = f"{odd!r} may be a week of a year"
     elif len(said) / 2 <= len(dates) < len(said):
         problem = f"{odd!r} is not a date, as others of its column are"
     else:
         return
-    fix = "write dates such as 2024-05-31, or say how they are written, as in --date-format %Y%m"
     raise table.error(problem, fix, column, column.holds(odd))
 
 

@@ -184,10 +184,6 @@ def read_order_cells(table: Table, column: Column) -> tuple[list[NamedOrder], tu
             raise table.error(problem, fix, column, column.holds(cell))
         orders.append(groups)
     names = dict.fromkeys(name for groups in orders for group in groups for name in group)
-    team = first_team(names)
-    if team is not None:
-        where = np.array([team in cell for cell in column.values])[column.codes]
-        raise table.error(f"{quoted(team)} is more than one item", NO_TEAMS, column, where)
     for name in names:
         if {"<", "→", "≻", "\n"} & {*name} or "&gt" in name or name.endswith("-"):
             where = np.array([name in cell for cell in column.values])[column.codes]
@@ -198,6 +194,10 @@ def read_order_cells(table: Table, column: Column) -> tuple[list[NamedOrder], tu
             where = np.array([name in cell for cell in column.values])[column.codes]
             fix = "write a = b where two are not compared, and a > b where one is better"
             raise table.error(f"{name!r} may be one item or {len(parts)}", fix, column, where)
+    team = first_team(names)
+    if team is not None:
+        where = np.array([team in cell for cell in column.values])[column.codes]
+        raise table.error(f"{quoted(team)} is more than one item", NO_TEAMS, column, where)
     note = f"Items between {between!r} in {column.name!r} are orders, the best first."
     return orders, (note,) * (between != ">")
 
