@@ -651,6 +651,18 @@ FOLLOWED = {
 ASKED = {"another.csv": "--judge who", "length.csv": "--covariates size"}
 
 
+def test_judges_are_not_offered_beside_times_or_features(tmp_path):
+    """A command refuses them there."""
+    path, items = tmp_path / "log.csv", tmp_path / "items.csv"
+    path.write_text("winner,loser,day,annotator\na,b,1,x\nb,a,2,y\n")
+    items.write_text("item,price\na,1\nb,2\n")
+    [alone] = [h for h in read_comparisons(path).unused_column_hints if "annotator" in h]
+    assert alone.endswith("add --judge annotator or --ignore annotator.")
+    for data in (read_comparisons(path, time="day"), read_comparisons(path, items)):
+        [hint] = data.unused_column_hints
+        assert hint.endswith("is not used: add --ignore annotator.")
+
+
 @pytest.mark.parametrize("name", FOLLOWED)
 def test_options_with_words_to_be_filled_in_lead_to_an_answer(tmp_path, name):
     text, hint, options = FOLLOWED[name]

@@ -217,7 +217,8 @@ def _independent(data: ComparisonData, effects: "list[DesignEffect]") -> tuple[C
     elif data.orders is not None:
         fix = f"keep one order for each {worst.column}, or rank groups that agree separately"
     else:
-        fix = f"keep one row for each {worst.column}, or name it with --category or --judge"
+        names = "--category" if data.features is not None else "--category or --judge"
+        fix = f"keep one row for each {worst.column}, or name it with {names}"
     return "warning", (
         f"{row}s of the same {worst.column} agree (design effect {worst.value:.1f}): intervals are "
         f"{np.sqrt(worst.value):.1f} times too narrow; {fix}"
@@ -234,7 +235,8 @@ def _swayed(data: ComparisonData, sways: "list[Sway]") -> tuple[CheckStatus, str
     worst = sways[0]
     share = max(worst.share, 1.0 - worst.share)
     if abs(worst.z) < _SURE or share < _SHARE:
-        return "ok", f"{', '.join(each.column for each in sways[:3])} decide little beside skill"
+        names, more = ", ".join(each.column for each in sways[:3]), f"--covariate {worst.column}"
+        return "ok", f"{names} decide little beside skill ({more} allows for it nonetheless)"
     more = "more" if worst.share > 0.5 else "less"
     return "warning", (
         f"{worst.column} counts as skill: between equals, the side with {more} of it (1 SD) wins "

@@ -481,7 +481,8 @@ def unused_column_hints(
 ) -> tuple[str, ...]:
     """A sentence on each column that was not used and looks as if it should have been.
 
-    With `still`, skills cannot change, and columns of times are no news.
+    With `still`, skills are of features: they cannot change, and columns of times are no news.
+    Judges go neither with features nor with times, so that no option names them there.
     """
     sentences = []
     roles = found.layout.roles
@@ -491,7 +492,8 @@ def unused_column_hints(
             continue
         if role == "judge" and role not in roles:  # of orders, which `comparisons` speaks of
             continue
-        ways = [naming(role, name)] if role in roles else []
+        alone = role == "judge" and (still or "time" in found.columns)
+        ways = [naming(role, name)] if role in roles and not alone else []
         ways = " or ".join([*ways, naming("ignore", name)])
         what = _COMPARED[role].plural
         sentences.append(f"Column {name!r} looks like {what} and is not used: add {ways}.")
