@@ -136,11 +136,11 @@ class Ranker(NamedRanker):
     alone; `fit` names what to leave out. Beyond 3,000 items, without graph or times, no joint
     covariance is kept. Items with features are then fitted by inducing points
     (`bayesrank.gp.inducing_point_prior`); see ``result_.approximation``. Draws take the most time
-    there: try ``num_samples=200``. A million comparisons take about a minute.
+    there: try ``num_samples=200``.
 
-    In simulated leagues of 12 teams and 40 games, 90% intervals of skill cover 90% with "integrate"
-    and 84% with "map". If camps of people disagree, intervals of orders are too narrow
-    (``python -m benchmarks order-subsets``).
+    In simulated leagues, 90% intervals of skill cover 90% with "integrate", and with ties and "map"
+    79% (``python -m benchmarks calibration``). If camps of people disagree, intervals of orders are
+    too narrow (``python -m benchmarks order-subsets``).
 
     A row of data is a comparison, so scikit-learn's ``cross_val_score`` and ``GridSearchCV`` hold
     comparisons out. Rankers share compiled code: folds of one size compile once.

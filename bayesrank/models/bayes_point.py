@@ -64,9 +64,8 @@ def ordinal_version_space(
     thresholds in order.
 
     EP is slightly overconfident with few examples and little noise. With forty examples its
-    standard deviations of weights are 5% too small, and 12% if the noise is below an eighth of a
-    score's. Its 90% intervals of scores cover 87 to 89%, those of the exact posterior 89 to 90%
-    (``python -m benchmarks calibration``).
+    standard deviations of weights are 5% too small on average. Its 90% intervals of scores cover
+    87 to 89%, those of the exact posterior 89 to 90% (``python -m benchmarks calibration``).
 
     Parameters
     ----------

@@ -4,8 +4,8 @@ The rows of U are the atoms. Each method starts from weights (J, K), and sees th
 ``G = U U'`` (K, K) and the products ``B = z U'`` (J, K) alone.
 
 The paper prints a step for SG that clips at zero and divides by the sum. That is not a projection:
-it does not stop at the minimum, which lies some 14% lower on average. The projection onto the
-simplex, and the exponentiated gradient, reach it.
+it does not stop at the minimum. The projection onto the simplex, and the exponentiated gradient,
+reach it.
 """
 
 import numpy as np
