@@ -141,9 +141,9 @@ def whole_percent(share: float) -> str:
 
 
 def score_text(score: float, measure: str, sd: float) -> str:
-    """Return a score as its standard deviation allows: a share as a percentage."""
+    """Return a score as 2,000 draws of this standard deviation know it: a share in percent."""
     if measure == "share":
-        return f"{100 * score:.1f}%"
+        return f"{100 * score:.{int(sd < 0.02)}f}%"
     digits = max(0, 1 - int(np.floor(np.log10(sd)))) if sd > 0 else 2
     return f"{score:.{digits}f}"
 
