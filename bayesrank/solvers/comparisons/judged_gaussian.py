@@ -1,5 +1,6 @@
 """The posterior of a log's latents: an arrow of core latents, and of each judge's own."""
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ Floats = NDArray[np.float64]
 
 # Products from which on single precision saves seconds.
 _LARGE = 1e10
+_AT_ONCE = 500_000  # covariances of own latents with core ones that are worked on together
 
 
 class Arrow(NamedTuple):
@@ -85,18 +87,34 @@ class Precisions(NamedTuple):
         LinAlgError
             If they are not positive definite.
         """
-        root = np.linalg.inv(np.linalg.cholesky(self.own))
-        turned, half = root.swapaxes(1, 2), root @ self.across
-        flat = half.reshape(-1, self.shift.size)
-        covariance = _inverse(self.core - flat.T @ flat)
+        root: Any = np.linalg.inv(np.linalg.cholesky(self.own))
         pulled = (root @ self.own_shift[..., None])[..., 0]
-        mean = covariance @ (self.shift - flat.T @ pulled.ravel())
-        own_mean = (turned @ (pulled - half @ mean)[..., None])[..., 0]
+        core, shift = self.core.copy(), self.shift.copy()
+        for some, half in self._halves(root):
+            flat = half.reshape(-1, shift.size)
+            core -= flat.T @ flat
+            shift -= flat.T @ pulled[some].ravel()
+        covariance = _inverse(core)
+        mean = covariance @ shift
         # Of large ones single precision is enough for what these are used for: variances.
-        kind = np.float32 if flat.size * mean.size > _LARGE else np.float64
-        seen = (flat.astype(kind) @ covariance.astype(kind)).reshape(half.shape)
-        own = turned @ (np.eye(half.shape[1]) + seen @ half.swapaxes(1, 2)) @ root
-        return Arrow(mean, covariance, own_mean, -turned.astype(kind) @ seen, own)
+        kind = np.float32 if self.across.size * mean.size > _LARGE else np.float64
+        plain, one = covariance.astype(kind), np.eye(root.shape[1])
+        own_mean, own = np.empty_like(pulled), np.empty_like(self.own)
+        across: Any = np.empty(self.across.shape, kind)
+        for some, half in self._halves(root):
+            turned = root[some].swapaxes(1, 2)
+            own_mean[some] = (turned @ (pulled[some] - half @ mean)[..., None])[..., 0]
+            seen = (half.reshape(-1, mean.size).astype(kind) @ plain).reshape(half.shape)
+            own[some] = turned @ (one + seen @ half.swapaxes(1, 2)) @ root[some]
+            across[some] = -turned.astype(kind) @ seen
+        return Arrow(mean, covariance, own_mean, across, own)
+
+    def _halves(self, root: Floats) -> Iterator[tuple[slice, Floats]]:
+        """Some judges at a time, whose numbers stay in a processor's cache: roots times across."""
+        many = max(1, _AT_ONCE // max(1, self.across[:1].size))
+        for start in range(0, len(root), many):
+            some = slice(start, start + many)
+            yield some, root[some] @ self.across[some]
 
 
 def _inverse(matrix: Floats) -> Floats:

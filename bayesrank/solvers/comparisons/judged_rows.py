@@ -45,8 +45,8 @@ class SeenPlaces(NamedTuple):
     """Places in a flat array at which rows see it in a predictor, or in a pair of predictors."""
 
     predictors: tuple[Ints, ...]  # one or two, shape (E,); none if nothing is seen
-    values: Floats  # shape (E, K)
-    places: Ints  # shape (E, K)
+    values: NDArray[np.floating[Any]]  # shape (E, K)
+    places: NDArray[np.signedinteger[Any]]  # shape (E, K)
     shape: tuple[int, ...]  # of the array
 
     def sums(self, of: Floats) -> Floats:
@@ -239,8 +239,12 @@ def _stacked(
 ) -> SeenPlaces:
     """Entries as arrays; there may be none."""
     predictors = tuple(np.array(each) for each in zip(*(one[0] for one in found), strict=True))
-    values, places = (np.array([one[k] for one in found]).reshape(-1, count) for k in (1, 2))
-    return SeenPlaces(predictors, values, places.astype(np.int64), shape)
+    values, places = np.empty((len(found), count)), np.empty((len(found), count), np.int64)
+    for k, (_, value, place) in enumerate(found):
+        values[k], places[k] = value, place
+    half: Any = values.astype(np.float32)  # ones and halves, of which there are many, take less
+    small = places.astype(np.int32) if np.prod(shape) < 2**31 else places
+    return SeenPlaces(predictors, half if (half == values).all() else values, small, shape)
 
 
 def _covariates(covariates: Any, count: int) -> Floats:
