@@ -1,6 +1,7 @@
 """What JAX asks of the process that it computes in.
 
-No fork, an end to compiled code, and interrupts that its callbacks do not lose.
+No fork, an end to compiled code, and interrupts that its callbacks do not lose and that do not end
+the process.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import sys
 import threading
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from types import TracebackType
 
 from bayesrank._stack import outside
 
@@ -26,6 +29,10 @@ FORGETTERS: list[Callable[[], object]] = []  # what forgets compiled code that J
 _MOST_REGIONS = 45_000
 _BETWEEN = 100  # pieces of compiled code between two looks at the regions
 _SOON = 0.05  # seconds, in which a callback ends
+
+# After an interrupt, a thread of JAX's goes on compiling what the frames hold that were left, and
+# crashes if that is freed.
+_CUT_SHORT: deque[TracebackType] = deque(maxlen=100)
 
 _ON_ITS_WAY = threading.Lock()  # held while an interrupt waits to come again
 
@@ -61,7 +68,11 @@ def _attend(event: str, duration_secs: float, **kwargs: str | int) -> None:
     """Hear of each step of JAX on its way to compiled code, tracing first."""
     global _new
     _refuse_forked_child()
-    _new += "backend_compile" in event
+    if "backend_compile" in event:
+        _new += 1
+        cut = sys.exc_info()[2]  # JAX tells of a step that an interrupt ends, too
+        if cut is not None and cut.tb_frame.f_globals["__name__"].startswith("jax."):
+            _CUT_SHORT.append(cut)
 
 
 def _refuse_forked_child() -> None:

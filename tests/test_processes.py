@@ -224,6 +224,58 @@ def test_an_interrupt_that_python_drops_comes_again():
     assert (run.stdout, run.stderr) == ("interrupted\n", "")
 
 
+@pytest.mark.slow
+def test_what_interrupted_compilations_read_is_kept():
+    """A thread of JAX's goes on compiling after the interrupt, and may crash if that is freed."""
+    code = """
+        import os, signal, threading, time
+        import jax, jax.numpy as jnp
+        from bayesrank import _process
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        _process.enter_jax()
+
+        def compiled(k):
+            def steps(x):
+                for i in range(8):
+                    x = jnp.sin(x * (i + k)) @ jnp.cos(x)
+                return x
+
+            return jax.jit(steps)
+
+        x, cut = jnp.ones((5, 5)), 0
+        compiled(-1)(x)
+        start = time.perf_counter()
+        compiled(0)(x).block_until_ready()
+        usual = time.perf_counter() - start
+        for k in range(1, 9):
+            timer = threading.Timer(usual * k / 9.0, os.kill, (os.getpid(), signal.SIGINT))
+            try:
+                timer.start()
+                compiled(k)(x)
+                timer.join()
+            except KeyboardInterrupt as error:
+                last = error.__traceback__
+                while last.tb_next:
+                    last = last.tb_next
+                cut += last.tb_frame.f_code.co_name == "backend_compile_and_load"
+            timer.join()
+        frames = [each.tb_frame.f_globals["__name__"] for each in _process._CUT_SHORT]
+        assert all(name.startswith("jax.") for name in frames)
+        try:
+            raise ValueError
+        except ValueError:
+            compiled(9)(x)  # what is caught is none of JAX's
+        assert len(_process._CUT_SHORT) == len(frames)
+        print(cut, len(frames))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    cut, kept = map(int, done.stdout.split())
+    assert 0 < cut <= kept
+
+
 def test_what_else_python_drops_is_shown_as_before(monkeypatch):
     seen = []
     monkeypatch.setattr(sys, "unraisablehook", seen.append)

@@ -163,9 +163,13 @@ def check_answers(disk: Path, turns: int, seed: int = 0) -> Counter[str]:
             if len(err.strip().splitlines()) != 1 or "No space left on device" not in err:
                 raise AssertionError(f"{ASK}: ended with {code}: {err}")
         path = disk / "answers.jsonl"
-        kept = len(read_journal(path).records) if path.exists() and path.stat().st_size else 0
+        there = path.exists() and path.stat().st_size
+        events = [each["event"] for each in read_journal(path).records] if there else []
+        kept = events.count("answer")
         if kept != ends["answers"]:
-            raise AssertionError(f"{kept} answers of {ends['answers']} that were acknowledged")
+            raise AssertionError(
+                f"{kept} answers of {ends['answers']} that were acknowledged: {err}"
+            )
     return ends
 
 

@@ -362,12 +362,12 @@ def interrupts(folder: Path, times: int) -> str:
 def _said(call: list[str], **options: Any) -> str:
     done = subprocess.run(call, text=True, capture_output=True, timeout=5000, **options)
     if done.returncode:
-        raise AssertionError(f"ended with {done.returncode}: {done.stderr[-2000:]}")
+        raise AssertionError(f"ended with {done.returncode}: {done.stderr[-5000:]}")
     return done.stdout.strip()
 
 
 def _python(code: str, *args: object, **env: str) -> str:
-    call = [sys.executable, "-c", textwrap.dedent(code), *map(str, args)]
+    call = [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(code), *map(str, args)]
     return _said(call, env={**os.environ, **env})
 
 
