@@ -564,6 +564,10 @@ def test_people_who_give_several_orders_are_warned_of(who, layout):
     first = read_comparisons(frame).unused_column_hints[0]
     assert first.startswith(f"Orders have no judges yet: several of one {who} count as independent")
     assert not read_comparisons(frame[frame[who] == "u"]).unused_column_hints
+    # two people are too few for the check, of which a sentence speaks with more of them
+    assert "Independent rows" not in first
+    many = pd.concat([frame[frame[who] == "u"].assign(**{who: k}) for k in range(5)])
+    assert "'Independent rows' says by how" in read_comparisons(many).unused_column_hints[0]
 
 
 @pytest.mark.parametrize("name", SUBTLE)

@@ -191,9 +191,12 @@ def _agreement(
 
 def _has_margins(data: ComparisonData, result: Any) -> bool:
     """Whether one skill an item decides all, of not too many items for their matrix."""
-    places = 0 if data.orders is None else sum(sum(map(len, each)) for each in data.orders.groups)
-    still = data.times is None and result is not None
-    return still and data.num_items <= _MOST_ITEMS and places <= _MOST_PLACES
+    if data.times is not None or result is None or data.num_items > _MOST_ITEMS:
+        return False
+    if data.orders is None:
+        return True
+    places = sum(sum(map(len, each)) for each in data.orders.groups)
+    return data.orders.answers is not None and places <= _MOST_PLACES
 
 
 def _independent(data: ComparisonData, effects: "list[DesignEffect]") -> tuple[CheckStatus, str]:
@@ -204,7 +207,7 @@ def _independent(data: ComparisonData, effects: "list[DesignEffect]") -> tuple[C
             return "not checked", "there are too many items or different orders"
         if COUNTED in data.notes:
             return "not checked", "rows were counted where they lie"
-        return "n/a", "no column of the file repeats"
+        return "n/a", "no column repeats in five groups or more"
     worst = effects[0]
     row = "comparison" if data.orders is None else "order"
     if not _is_large(worst):

@@ -1,7 +1,7 @@
 """Comparisons read into arrays, from files and data frames of every layout."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -291,11 +291,12 @@ def _is_list(cell: str) -> bool:
     return cell.startswith(('["', "['", "[["))
 
 
-def _of_one_judge(found: Found) -> tuple[str, ...]:
+def _of_one_judge(found: Found, checked: Collection[str]) -> tuple[str, ...]:
     """A sentence on people who gave several orders each, which count as those of others."""
+    check = "; the check 'Independent rows' says by how much."
     return tuple(
-        f"Orders have no judges yet: several of one {column.name} count as independent. If "
-        "people differ, intervals are too narrow; the check 'Independent rows' says by how much."
+        f"Orders have no judges yet: several of one {column.name} count as independent. If people "
+        f"differ, intervals are too narrow{check if column.name in checked else '.'}"
         for column in found.rest
         if is_alike(column.name, "judge")
         and (found.table.counts is not None or 1 < len(column.values) < len(column.codes))
@@ -317,13 +318,17 @@ def _from_order_cells(found: Found, known: Items | None, chosen: ColumnNames) ->
     compares = np.array([len(each.groups) > 1 for each in said])
     rows_kept = compares[column.codes] & (weight > 0)
     number = np.cumsum(compares & (voters > 0)) - 1  # of each order among those that compare
+    clusters = unused.clusters(found.rest)
     answers = np.column_stack([number[column.codes], weight])[rows_kept].astype(np.int64)
     return replace(
         data,
         orders=data.orders and replace(data.orders, answers=answers),
-        clusters={n: codes[rows_kept] for n, codes in unused.clusters(found.rest).items()},
+        clusters={name: codes[rows_kept] for name, codes in clusters.items()},
         ignored_columns=tuple(column.name for column in found.rest),
-        unused_column_hints=(*_of_one_judge(found), *unused_column_hints(found, found.rest)),
+        unused_column_hints=(
+            *_of_one_judge(found, clusters),
+            *unused_column_hints(found, found.rest),
+        ),
         layout=found.layout.example,
         notes=(*table.notes, *notes),
     )
