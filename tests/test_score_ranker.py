@@ -95,6 +95,21 @@ def test_repeats_shares_and_counts_are_the_same_runs():
     assert tables[0].notes == ("Cells with several rows, which are repeated runs: 6.",)
 
 
+def test_a_pivoted_frame_has_its_systems_or_tasks_in_the_index(board):
+    long = _long(np.nan_to_num(board))
+    for index, columns in (("system", "task"), ("task", "system")):
+        frame = long.pivot(index=index, columns=columns, values="score")
+        for read in (read_scores(frame), read_comparisons(frame).scores):
+            assert read is not None and {*read.names} == {f"s{i}" for i in range(6)}
+            assert read.scores.sum() == np.nansum(board)
+
+
+def test_lazy_frames_of_scores_are_refused(board):
+    lazy = pytest.importorskip("polars").from_pandas(_long(board)).lazy()
+    with pytest.raises(DataError, match="not counted where they lie; collect it into a data frame"):
+        read_comparisons(lazy)
+
+
 def test_grades_and_numbers_are_told_apart_and_said():
     random = np.random.default_rng(0)
     grades = read_scores(_long(random.integers(1, 5, (4, 20)) * 1.0))

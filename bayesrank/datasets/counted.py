@@ -36,7 +36,7 @@ from bayesrank.datasets.layouts import (
     two_columns,
 )
 from bayesrank.datasets.outcomes import numbers_mean, words_mean
-from bayesrank.datasets.reshape import in_layout
+from bayesrank.datasets.reshape import as_scores, in_layout
 from bayesrank.datasets.table import PARQUET_SUFFIXES, Source, Table, plain_key, read_table
 from bayesrank.datasets.unused import covariate_columns
 
@@ -112,6 +112,9 @@ def _counted(
     frame = nw.from_native(frame)
     whole = read_table(collect(frame.head(_SAMPLE)).to_native(), name=str(path))
     sample = whole.without(chosen.ignore)
+    if as_scores(sample, chosen) is not None:
+        problem = "score tables are not counted where they lie"
+        raise sample.error(problem, "collect it into a data frame, or write a smaller file")
     found = in_layout(sample, chosen)
     standard = found.table is sample
     said = [covariate_columns(found.rest, name) for name in chosen.covariates]

@@ -102,9 +102,6 @@ def as_scores(table: Table, chosen: ColumnNames) -> ScoreTable | None:
         raise table.error(f"the columns {table.quoted} are no score table", fix)
     if found is None or (not asked and {*table.header[1:]} == {*table.columns[0].values}):
         return None
-    if table.counts is not None:
-        fix = "collect it into a data frame, or write a smaller file"
-        raise table.error("score tables are not counted where they lie", fix)
     read = arranged_scores(found, None if chosen.scores in (None, "none") else chosen.scores)
     if not asked and _are_orders(table, found, read):
         problem = "this may be a score table, systems by tasks, or an order of items a row or task"

@@ -123,8 +123,14 @@ def read_scores(
     return arranged_scores(found, kind)
 
 
-def reports_of(source: Source) -> dict[str, list[Any]] | None:
-    """Columns of what a harness wrote, if it is that."""
+def reports_of(source: Source) -> Any:
+    """Columns of what a harness wrote, or of a frame whose index names systems or tasks; or None.
+
+    Frames are those of pandas.
+    """
+    named = getattr(getattr(source, "index", None), "name", None)
+    if isinstance(named, str) and named.lower() in (*_SYSTEM.usual, *_TASK.usual):
+        return source.reset_index()
     held: Any = source
     path = Path(source) if isinstance(source, str | os.PathLike) else Path("the scores")
     if held is not source or path.suffix.lower() == ".json":

@@ -370,7 +370,7 @@ class Ranker(NamedRanker):
             If `fit` has not been called; if a name is not known, or the time is too early.
         """
         posterior, shares = self._posterior(), self._shares(category)
-        at = self._numbers(items, self._fix("error"))
+        at = self._numbers(items, "name an item of fit")
         scored = self._scored(category=category, time=time)
         if time is None or scored is not None:
             mean, sd = posterior.skills(shares)
