@@ -46,7 +46,7 @@ _collected: _OfAny = methodcaller("collect", "pyarrow")
 _SAMPLE = 100  # rows by which the layout is recognised
 _LARGE = 100_000_000  # bytes of one Parquet file from which on DuckDB counts it, if it is there
 _EACH = 400  # bytes that reading and fitting take for a distinct row
-_FIX = "bin it (see what a bin costs), keep a sample of clusters, or read the rows in memory"
+_FIX = "bin it (see what a bin costs), keep a sample of clusters, or take more memory"
 _GRID = 10_000  # different numbers or times beyond which a column is not one of a grid
 COUNTED = "Rows were counted where they lie; columns that are not used were not looked at."
 
@@ -93,10 +93,10 @@ def distinct_rows(frame: Any) -> Any:
     """Rows of a lazy frame once each, as a data frame whose column `weight` says how often."""
     import narwhals as nw
 
-    whole = nw.from_native(frame)
+    path, whole = Path("comparisons"), nw.from_native(frame)
     names = whole.collect_schema().names()
     columns = {name: nw.col(name) for name in names}
-    rows, counts, _ = _distinct(Path("comparisons"), whole, columns, nw.lit(1.0), time="time")
+    rows, counts, _ = _distinct(path, whole, columns, nw.lit(1.0), _collected, "time")
     table, counted = rows.to_native().to_pandas(), counts.astype(float)
     known = [name for name in names if name.strip().lower() == "weight"]
     weight = table[known[0]].astype(float) * counted if known else counted
@@ -125,21 +125,19 @@ def _counted(
     keys, total = _expressions(found, said, kinds) if standard else ({}, nw.lit(1.0))
     keys = {name: keys.get(name, nw.col(name)) for name in names}
     distinct, counts, weights = _distinct(path, frame, keys, total, collect, chosen.time)
-    table = replace(read_table(distinct.to_native(), name=str(path)), notes=(COUNTED,))
+    table = read_table(distinct.to_native(), name=str(path))
+    real = _on_no_grid(distinct, chosen.time)
+    little = f"Counting saves little, for {real!r} is on no grid: {_FIX}, if the fit takes long."
+    notes = (COUNTED, *(little,) * (real is not None))
     rows, nothing = table.rows - 1, np.zeros(len(table.rows), np.int64)
     own = table.by_name
     columns = [own.get(c.name.lower(), Column(c.name, ("",), nothing)) for c in whole.columns]
     beside = {"rows": nothing, "counts": counts[rows].astype(int), "weights": weights[rows]}
-    return replace(table, columns=tuple(columns), **beside)
+    return replace(table, columns=tuple(columns), notes=notes, **beside)
 
 
 def _distinct(
-    path: Path,
-    frame: Any,
-    keys: dict[str, Any],
-    total: Any,
-    collect: _OfAny = _collected,
-    time: str | None = None,
+    path: Path, frame: Any, keys: dict[str, Any], total: Any, collect: _OfAny, time: str | None
 ) -> tuple[Any, NDArray[Any], NDArray[Any]]:
     """Distinct rows of some columns in order, how often each came, and what these weigh."""
     import narwhals as nw
@@ -150,25 +148,26 @@ def _distinct(
     totals = nw.len().alias("rows"), nw.col("weight").sum().alias("weight")
     most = (available() or 10_000_000 * _EACH) // _EACH
     named = [nw.col(key).alias(name) for key, name in zip(plain, keys, strict=True)]
-    _refuse_real(path, collect(select.head(2 * _GRID)).select(named), time)
-    counted = collect(select.group_by(*plain).agg(*totals).head(most + 1).sort(*plain))
-    rows = counted.select(named)
-    _refuse_real(path, rows, time)
-    if len(rows) > most:
+    # Numbers on no grid leave nearly every row, which is known before all are counted.
+    name = _on_no_grid(collect(select.head(2 * _GRID)).select(named), time)
+    if name is None or collect(select.select(nw.len().alias("rows")))["rows"][0] <= most:
+        counted = collect(select.group_by(*plain).agg(*totals).head(most + 1).sort(*plain))
+        rows = counted.select(named)
+        if len(rows) <= most:
+            return rows, counted["rows"].to_numpy(), counted["weight"].to_numpy()
         name = max(keys, key=lambda name: rows[name].n_unique())
-        problem = f"more than {most:,} rows are distinct, which memory does not hold"
-        raise DataError(path, problem, f"{_FIX}, or {naming('ignore', name)}", column=name)
-    return rows, counted["rows"].to_numpy(), counted["weight"].to_numpy()
+    problem = f"more than {most:,} rows are distinct, which memory does not hold"
+    raise DataError(path, problem, f"{_FIX}, or {naming('ignore', name)}", column=name)
 
 
-def _refuse_real(path: Path, rows: Any, time: str | None) -> None:
-    """Refuse numbers and times that are on no grid: counting would leave nearly every row."""
+def _on_no_grid(rows: Any, time: str | None) -> str | None:
+    """The name of a column of fractions or times of which many are different."""
     for column in rows.iter_columns():
         kind = column.dtype
         real = kind.is_float() or kind.is_decimal() or str(kind).startswith("Datetime")
         if (real or (str(kind) == "String" and column.name == time)) and column.n_unique() > _GRID:
-            problem = f"it holds more than {_GRID:,} different values, which are not counted"
-            raise DataError(path, problem, _FIX, column=column.name)
+            return column.name
+    return None
 
 
 def _read(found: Found) -> list[Column]:
