@@ -10,14 +10,4 @@ from bayesrank.solvers.scores.tasks import Tasks as Tasks
 from bayesrank.solvers.scores.tasks import score_thresholds as score_thresholds
 from bayesrank.solvers.scores.tasks import shared_nodes as shared_nodes
 
-__all__ = [
-    "Board",
-    "Cells",
-    "Part",
-    "ScoreResult",
-    "Tasks",
-    "fit_scores",
-    "normal_draws",
-    "score_thresholds",
-    "shared_nodes",
-]
+__all__ = ["Board", "ScoreResult", "fit_scores"]
