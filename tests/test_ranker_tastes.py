@@ -16,7 +16,7 @@ from scipy.special import ndtr
 
 from bayesrank import Ranker
 from bayesrank.distributions import Thurstone
-from bayesrank.infer import EP
+from bayesrank.infer import EP, ConvergenceWarning
 from bayesrank.models import judged_comparisons, thurstone
 from bayesrank.solvers.comparisons import Asked, JudgedSkills, fit_arena
 from bayesrank.solvers.comparisons.judged_rows import judged_rows
@@ -162,3 +162,12 @@ def test_tastes_need_judges(opinionated):
     refused("tastes is 'yes'; choose 'auto', True or False", Ranker(tastes=odd).fit, pairs)
     with numpyro.handlers.seed(rng_seed=0):
         refused("tastes is True, and there are no judges", thurstone, 3, [(0, 1)], tastes=True)
+
+
+def test_a_log_that_has_not_settled_is_not_asked_for_tastes():
+    """A slope of the evidence says nothing there; on one such log its matrix was indefinite."""
+    pairs, judges = battles(6, 5, 400, 1.0)
+    said: dict[str, Any] = {"judges": judges, "num_judges": 5, "tastes": "auto"}
+    assert "taste_scale" in fit_arena(6, pairs, **said).scales
+    with pytest.warns(ConvergenceWarning, match="after 2 sweeps"):
+        assert "taste_scale" not in fit_arena(6, pairs, **said, max_sweeps=2).scales

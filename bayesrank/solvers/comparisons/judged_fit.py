@@ -253,7 +253,7 @@ def fit_arena(
     calls = max_sweeps, tolerance, callback
     with threadpool_limits(_num_threads(state.rows), user_api="blas"):
         found = _settled(state, _HELD if state.rows.num_judges else 0, *calls)
-    if asks and _may_ask(state.rows):
+    if asks and found.converged and _may_ask(state.rows):  # a slope says nothing elsewhere
         said["tastes"] = True
         rows = judged_rows(num_items, comparisons, **said)
         with threadpool_limits(_num_threads(rows), user_api="blas"):
