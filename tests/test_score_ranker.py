@@ -307,6 +307,17 @@ def test_grades_and_numbers_keep_their_unit(kind):
     assert draws.max() < (4.0 if kind == "grade" else 70.0)
 
 
+def test_intervals_of_numbers_that_pass_their_bounds_are_said():
+    random = np.random.default_rng(0)
+    shares = random.beta(2.0, 1.0, (5, 12)) * np.linspace(0.3, 0.8, 5)[:, None]
+    said = "Scores lie from 0 to 1"
+    assert not any(said in note for note in _fit(_long(shares)).notes())
+    shares[4] = 1.0
+    ranker = _fit(_long(shares))
+    assert ranker.rank().skill_upper.max() > 1.0
+    assert any(said in note for note in ranker.notes())
+
+
 def test_a_system_that_solves_everything_leads_with_an_open_end():
     solved = np.array([[1.0] * 30, [1.0, 0.0] * 15, [0.0] * 30])
     ranker = _fit(_long(solved))

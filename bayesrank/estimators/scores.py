@@ -307,6 +307,11 @@ class FittedScores(NamedTuple):
             sentences.append(
                 f"Tasks that say most of a new system, for their cost if known: {best}."
             )
+        if table.kind == "number" and self._passes_bounds(level):
+            sentences.append(
+                "Scores lie from 0 to 1, which the model of numbers does not know: read ends of "
+                "intervals beyond as 0 or 1, or write shares of runs as in 3/5."
+            )
         if table.families is not None:
             count = len(table.family_names)
             sentences.append(
@@ -314,6 +319,12 @@ class FittedScores(NamedTuple):
                 "together, intervals of differences within it are wider than need be."
             )
         return tuple(sentences)
+
+    def _passes_bounds(self, level: float) -> bool:
+        """Whether intervals of scores that lie from 0 to 1 do not."""
+        scores, summary = self.table.scores, self.rank(level=level)
+        beyond = summary.skill_lower.min() < 0.0 or summary.skill_upper.max() > 1.0
+        return bool(beyond and scores.min() >= 0.0 and scores.max() <= 1.0)
 
     def to_arviz(self, params: Mapping[str, Any]) -> Any:
         """Draws of abilities and scores for ArviZ; difficulties and scales are estimates."""
