@@ -71,7 +71,7 @@ def _attend(event: str, duration_secs: float, **kwargs: str | int) -> None:
     if "backend_compile" in event:
         _new += 1
         cut = sys.exc_info()[2]  # JAX tells of a step that an interrupt ends, too
-        if cut is not None and cut.tb_frame.f_globals["__name__"].startswith("jax."):
+        if cut is not None and "jax" in str(cut.tb_frame.f_globals.get("__name__")).split("."):
             _CUT_SHORT.append(cut)
 
 
