@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from bayesrank import _memory
-from bayesrank.active.store import JournalError, read_journal
+from bayesrank.active.store import FORMAT, JournalError, read_journal, sealed
 from bayesrank.datasets import (
     ColumnNames,
     DataError,
@@ -52,7 +52,10 @@ GOOD = [
     "player1,player2,winner,date\na,b,1,2024-05-31\nb,c,2,2024-06-01\nA,c,0,2024-06-02\n",
     "sep=;\nwinner;loser\na;b\n",
     "10 1\n0 3 5 0 9\n0 3 0 5 9\n",
-    '{"bayesrank":"journal","version":1,"items":3,"names":"a","features":null,"crc":"1b9e0c5a"}\n',
+    "".join(
+        sealed(line).decode()
+        for line in (FORMAT | {"items": 3}, {"n": 1, "winner": 2}, {"n": 2, "winner": 0})
+    ),
 ]
 NASTY = [
     ",", '"', '""', "\n", "\r", "\r\n", "\0", "\x1c", "\x85", "\u2028", "\u202e", "\x1b[2J", " ",
