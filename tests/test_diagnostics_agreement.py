@@ -109,7 +109,8 @@ def test_both_orders_of_one_verdict_are_found_by_the_column_that_shows_them():
     found = checks(replace(both, clusters={"question_id": np.repeat(np.arange(600), 2)}))
     said = found["Independent rows"]
     assert said.status == "warning" and "design effect 2.0" in said.sentence
-    assert "1.4 times too narrow; keep one row for each question_id" in said.sentence
+    assert "so intervals are 1.4 times as wide as without that" in said.sentence
+    assert "to have narrower ones, keep one row for each question_id" in said.sentence
     assert found["One ranking"].status != "warning"  # what cycles there are come of the copies
 
 
@@ -117,7 +118,7 @@ def test_tastes_of_few_judges_are_found():
     data = world(4, rows=1500, judges=10, tastes=0.6)
     assert set(clusters_of(data)) == {"judge", "judge and pair"}
     said = checks(data, tastes=False)["Independent rows"]
-    assert said.status == "warning" and "judges have tastes of their own" in said.sentence
+    assert said.status == "warning" and "agree (design effect 2.7), so intervals" in said.sentence
     assert checks(data)["Independent rows"].status == "ok"
 
 

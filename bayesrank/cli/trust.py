@@ -21,10 +21,8 @@ CheckStatus = Literal["warning", "ok", "not checked", "n/a"]
 ORDER: tuple[CheckStatus, ...] = ("warning", "ok", "not checked", "n/a")
 _MOST_SHIFT, _STANDARD_ERRORS = 0.1, 4.0
 _MOST_IN_TIME, _DRAWS = 2_000, 200  # comparisons with times, and draws of their margins
-_MOST_ITEMS = 2_000  # whose information matrix is inverted
-_MOST_PLACES = 100_000  # of different orders, whose performances are drawn
-# Logs of the model have a design effect of 1.25 at most, and above that of random signs in 5%.
-_DESIGN_EFFECT, _SURE, _SHARE = 1.2, 3.0, 0.55
+_MOST_ITEMS = 2_000  # whose order under another prior is found
+_SURE, _SHARE = 3.0, 0.55
 # Of pairs that count as they are told apart, 16 sparse random logs had 0.92 and more.
 _SAME_ORDER, _SAME_WHERE_SURE = 0.8, 0.9
 _FEWEST = 100  # effective draws of importance sampling that say something
@@ -47,7 +45,7 @@ def trust_checks(
     result: Any = None,
 ) -> tuple[Check, ...]:
     """All checks, warnings first; `found` is a sentence where EP was not checked."""
-    repeats, sways = _agreement(data, skills, params, result)
+    repeats, sways = _agreement(data, params, result)
     checks = (
         Check("Data", *_enough(summary)),
         Check("Connected", *_connected(data, summary)),
@@ -162,41 +160,20 @@ def _position(data: ComparisonData) -> tuple[CheckStatus, str]:
 
 
 def _agreement(
-    data: ComparisonData, skills: np.ndarray, params: Params, result: Any
+    data: ComparisonData, params: Params, result: Any
 ) -> "tuple[list[DesignEffect], list[Sway]]":
     """Design effects of what rows share, the largest first, and effects of what sides have."""
-    from bayesrank.diagnostics.agreement import OrderResiduals, Residuals, clusters_of
+    from bayesrank.diagnostics.agreement import Residuals, design_effects, residuals_of
     from bayesrank.estimators.skills import ranker_posterior
 
-    clusters = clusters_of(data)
-    if not _has_margins(data, result) or not (clusters or data.contrasts):
+    if result is None:
         return [], []
-
-    def chance(margin: np.ndarray) -> np.ndarray:
-        return np.asarray(win_chance(margin, params))
-
-    sways = []
-    if data.orders is not None:
-        rows = OrderResiduals(data.orders, skills)
-    else:
-        prior_sd = float(params.get("scale", params.get("amplitude", 1.0)))
-        rows = Residuals(data, ranker_posterior(result), chance, prior_sd)
+    posterior, sways = ranker_posterior(result), []
+    rows = residuals_of(data, posterior, params) if data.contrasts else None
+    if isinstance(rows, Residuals):
         sways = [rows.sway(name, gap) for name, gap in data.contrasts.items()]
-    effects = [rows.design_effect(name, codes) for name, codes in clusters.items()]
-    return (
-        sorted(effects, key=lambda each: -each.value),
-        sorted(sways, key=lambda each: -abs(each.z)),
-    )
-
-
-def _has_margins(data: ComparisonData, result: Any) -> bool:
-    """Whether one skill an item decides all, of not too many items for their matrix."""
-    if data.times is not None or result is None or data.num_items > _MOST_ITEMS:
-        return False
-    if data.orders is None:
-        return True
-    places = sum(sum(map(len, each)) for each in data.orders.groups)
-    return data.orders.answers is not None and places <= _MOST_PLACES
+        sways.sort(key=lambda each: -abs(each.z))
+    return design_effects(data, posterior, params), sways
 
 
 def _independent(data: ComparisonData, effects: "list[DesignEffect]") -> tuple[CheckStatus, str]:
@@ -210,11 +187,11 @@ def _independent(data: ComparisonData, effects: "list[DesignEffect]") -> tuple[C
         return "n/a", "no column repeats in five groups or more"
     worst = effects[0]
     row = "comparison" if data.orders is None else "order"
-    if not _is_large(worst):
+    if not worst.is_large:
         names = ", ".join(each.column for each in effects[:3])
         return "ok", f"{row}s of the same {names} agree no more than others"
     if worst.column == "judge":
-        fix = "judges have tastes of their own; read differences with that in mind, or add judges"
+        fix = "add judges"
     elif worst.column == "judge and pair":
         fix = "keep one row for each judge and pair"
     elif data.orders is not None:
@@ -223,13 +200,10 @@ def _independent(data: ComparisonData, effects: "list[DesignEffect]") -> tuple[C
         names = "--category" if data.features is not None else "--category or --judge"
         fix = f"keep one row for each {worst.column}, or name it with {names}"
     return "warning", (
-        f"{row}s of the same {worst.column} agree (design effect {worst.value:.1f}): intervals are "
-        f"{np.sqrt(worst.value):.1f} times too narrow; {fix}"
+        f"{row}s of the same {worst.column} agree (design effect {worst.value:.1f}), so intervals "
+        f"are {np.sqrt(worst.value):.1f} times as wide as without that; to have narrower ones, "
+        f"{fix}"
     )
-
-
-def _is_large(effect: "DesignEffect") -> bool:
-    return effect.value > max(_DESIGN_EFFECT, effect.by_chance)
 
 
 def _swayed(data: ComparisonData, sways: "list[Sway]") -> tuple[CheckStatus, str]:
@@ -319,7 +293,7 @@ def _on_cycles(found: "Transitivity", repeats: "list[DesignEffect]") -> tuple[Ch
     )
     if found.is_good:
         return "ok", sentence
-    if repeats and _is_large(repeats[0]):
+    if repeats and repeats[0].is_large:
         return "not checked", f"{sentence}; rows of the same {repeats[0].column} explain them"
     return "warning", (
         f"{sentence}; either rows repeat each other (a question, a judge, copies), or who wins "

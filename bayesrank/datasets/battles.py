@@ -65,6 +65,14 @@ def _without(found: Found, mask: NDArray[np.bool_], what: str) -> tuple[Found, t
     return found._replace(table=found.table.kept(~mask), columns=columns), (note,)
 
 
+def with_position(found: Found) -> Found:
+    """Add a column `position` of winners and losers: 1 and -1, and 0 where neither was first."""
+    column = found.table.column("position")
+    if column is None or not {"1", "-1"} <= {*column.values} <= {"1", "0", "-1"}:
+        return found
+    return found._replace(columns={**found.columns, "position": column})
+
+
 def read_wins(found: Found) -> Battles:
     """Rows that name who won and who lost; a winner that is its own loser is a mistake."""
     first, second = found.columns["winner"], found.columns["loser"]
@@ -88,7 +96,11 @@ def read_wins(found: Found) -> Battles:
     if "tie" in found.columns:
         outcome[cells.truth(found.table, found.columns["tie"])] = TIE
     _refuse_contradiction(found.table, outcome)
-    return Battles(found, first, second, outcome)
+    place, label = None, ""
+    if "position" in found.columns:
+        column, label = found.columns["position"], "being shown first"
+        place = cells.numbers(found.table, column)[column.codes]
+    return Battles(found, first, second, outcome, place, label)
 
 
 def _refuse_contradiction(table: Table, outcome: NDArray[np.integer[Any]]) -> None:

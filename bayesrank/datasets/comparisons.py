@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bayesrank._names import alike_note, first_spellings
 from bayesrank._tables import Column
 from bayesrank.datasets import cells, unused
-from bayesrank.datasets.battles import Battles, read_sides, read_wins
+from bayesrank.datasets.battles import Battles, read_sides, read_wins, with_position
 from bayesrank.datasets.counted import is_counted, read_counted
 from bayesrank.datasets.data import ComparisonData
 from bayesrank.datasets.doubts import (
@@ -156,7 +156,10 @@ def _from_table(table: Table, known: Items | None, chosen: ColumnNames) -> Compa
     if "order" in found.columns:
         return _from_order_cells(found, known, chosen)
     found = _folded(found, known) if chosen.fold_names else found
-    outcomes = read_wins(found) if "winner" in found.columns else read_sides(found, chosen)
+    if "winner" in found.columns:
+        found = with_position(found)
+        return _from_outcomes(found, read_wins(found), known, chosen)
+    outcomes = read_sides(found, chosen)
     return _from_outcomes(found, outcomes, known, chosen)
 
 

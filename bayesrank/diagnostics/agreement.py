@@ -5,7 +5,8 @@ score of its first item less the expected one. Skills err by about :math:`A^{-1}
 with the contrast :math:`c_k` of the two items and the information :math:`A`. If residuals of a
 cluster (a question, a judge) go together, that error has a variance larger than that of independent
 rows by the design effect [1]_: intervals are too narrow by its square root. Random signs of the
-residuals say what chance alone makes of few rows.
+residuals say what chance alone makes of few rows. Where the design effect is larger, intervals are
+widened by that root (`widening`).
 
 An order has a score of its own: by how much the performances of its items are expected to differ
 from their skills, given the order. Draws from the worst group upward, each above the best of the
@@ -33,6 +34,10 @@ Array = NDArray[np.float64]
 
 _SIGNS = 19  # random ones: as large a design effect by chance has a probability of 5%
 _STEP = 1e-3
+# Logs of the model have a design effect of 1.25 at most, and above that of random signs in 5%.
+_LARGE = 1.2
+_MOST_ITEMS = 2_000  # whose information matrix is inverted
+_MOST_PLACES = 100_000  # of different orders, whose performances are drawn
 _DRAWS, _DRAWN_AT_ONCE = 400, 2_000_000  # of the performances in an order
 
 
@@ -42,6 +47,11 @@ class DesignEffect(NamedTuple):
     column: str
     value: float
     by_chance: float  # the largest of those with random signs
+
+    @property
+    def is_large(self) -> bool:
+        """Whether chance alone does not account for it."""
+        return self.value > max(_LARGE, self.by_chance)
 
 
 class Sway(NamedTuple):
@@ -212,6 +222,8 @@ def mean_margins(data: ComparisonData, posterior: EPSkills | JudgedSkills) -> Ar
         for sign, side in zip((1.0, -1.0), (winner, loser), strict=True):
             margin = margin + sign * posterior.tastes(data.judges, side)
         margin = margin * np.exp(judges.log_reliability)[data.judges]
+    if data.covariates is not None:
+        margin = margin + data.covariates @ [mean for mean, _ in posterior.effects()[2]]
     if data.position is not None:
         effect = (posterior.effects().position_effect or (0.0, 0.0))[0]
         own = judges.bias[data.judges] if len(judges.bias) else 0.0
@@ -227,3 +239,49 @@ def clusters_of(data: ComparisonData) -> Mapping[str, NDArray[np.integer[Any]]]:
         seen = (data.judges * data.num_items + low) * data.num_items + high
         found |= {"judge": data.judges, "judge and pair": seen}
     return found
+
+
+def residuals_of(
+    data: ComparisonData, posterior: EPSkills | JudgedSkills, params: Mapping[str, Any]
+) -> Residuals | OrderResiduals | None:
+    """What is left of comparisons or orders; None if skills move, or are too many for a matrix.
+
+    Parameters
+    ----------
+    data
+        The comparisons, or orders; covariates are in their units.
+    posterior
+        That of their skills.
+    params
+        Hyperparameters by name.
+    """
+    orders = data.orders
+    places = 0 if orders is None else sum(sum(map(len, each)) for each in orders.groups)
+    if data.times is not None or data.num_items > _MOST_ITEMS or places > _MOST_PLACES:
+        return None
+    if orders is not None and orders.answers is None:
+        return None
+    if orders is not None:
+        draws = posterior.draws(None, _DRAWS, np.random.RandomState(0))
+        return OrderResiduals(orders, draws)
+    noise = float(params.get("noise", 1.0))
+    noise *= np.pi / np.sqrt(3.0) if posterior.likelihood == "logit" else np.sqrt(2.0)
+    width = float(params.get("tie_width", 0.0))
+
+    def chance(margin: Array) -> Array:
+        return ndtr((margin - width) / noise)
+
+    prior_sd = float(params.get("scale", params.get("amplitude", 1.0)))
+    return Residuals(data, posterior, chance, prior_sd)
+
+
+def design_effects(
+    data: ComparisonData, posterior: EPSkills | JudgedSkills, params: Mapping[str, Any]
+) -> list[DesignEffect]:
+    """Design effects of all that may make rows agree, the largest first; as `residuals_of`."""
+    clusters = clusters_of(data)
+    rows = residuals_of(data, posterior, params) if clusters else None
+    if rows is None:
+        return []
+    effects = [rows.design_effect(name, codes) for name, codes in clusters.items()]
+    return sorted(effects, key=lambda each: -each.value)

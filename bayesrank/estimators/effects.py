@@ -116,6 +116,14 @@ def sentences_on(
     return tuple(said)
 
 
+def on_widening(column: str, widening: float) -> str:
+    """A sentence on rows that agree more than the model says."""
+    return (
+        f"Rows of the same {column} agree more than others (design effect {widening**2:.1f}), so "
+        f"intervals are {widening:.1f} times as wide as without that."
+    )
+
+
 def _on_judges(frame: pd.DataFrame, params: dict[str, Any], level: float) -> str:
     careless = int(np.sum(frame["reliability_upper"].to_numpy() < 0.5))
     low, high = np.exp(ndtri([0.05, 0.95]) * params["reliability_scale"])

@@ -14,7 +14,7 @@ from bayesrank.datasets import ComparisonData, ScoreTable
 from bayesrank.estimators.collaborative_data import id_list
 from bayesrank.estimators.columns import TimeRange, numbers_of, read_pairs
 from bayesrank.estimators.coming import NOT_SAID, label_number
-from bayesrank.estimators.effects import Effect, effects_of, judges_of, sentences_on
+from bayesrank.estimators.effects import Effect, effects_of, judges_of, on_widening, sentences_on
 from bayesrank.estimators.score_answers import ScoreQuestion
 from bayesrank.estimators.scores import FittedScores, fitted_scores
 from bayesrank.estimators.skill_ranker import MOST_NUMBERS, SkillRanker
@@ -240,7 +240,10 @@ class NamedRanker(SkillRanker):
         if scored is not None:
             return scored.notes(level)
         judges, num_categories = self.judges(level), len(self.category_names_)
-        return sentences_on(self.effects(level), judges, num_categories, self.params_, level)
+        said = sentences_on(self.effects(level), judges, num_categories, self.params_, level)
+        if not self.widened_for_:
+            return said
+        return (*said, on_widening(self.widened_for_, self.widening_))
 
     def to_arviz(self) -> Any:
         """Draws for ArviZ, see `bayesrank.to_arviz`.

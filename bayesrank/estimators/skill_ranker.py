@@ -56,6 +56,8 @@ class SkillRanker(EPEstimator):
     params_: dict[str, NDArray[Any]]
     log_evidence_: float
     posterior_: RankerPosterior
+    widening_ = 1.0
+    widened_for_ = ""  # the column of which rows agree
     laplacian_: sparse.csr_array | None
     components_: NDArray[np.int64] | None = None
     records_: ItemRecords | None = None
@@ -225,8 +227,20 @@ class SkillRanker(EPEstimator):
         vars(self).update({**_NO_FEATURES, **kept})
         self.result_, self.params_, self.hyperparameters_ = fit.result, fit.params, fit.choice
         self.posterior_ = ranker_posterior(fit.result, self.likelihood)
+        self.widening_, self.widened_for_ = 1.0, ""
         if hasattr(fit.result, "log_evidence"):
             self.log_evidence_ = fit.result.log_evidence
+
+    def _widen(self, data: ComparisonData) -> None:
+        """Widen the posterior where rows that belong together agree more than the model says."""
+        if not data.clusters and data.judges is None:
+            return
+        from bayesrank.diagnostics.agreement import design_effects  # most logs do not wait for it
+
+        effects = design_effects(data, self.posterior_, self.params_)
+        if effects and effects[0].is_large:
+            self.widening_, self.widened_for_ = float(np.sqrt(effects[0].value)), effects[0].column
+            self.posterior_ = ranker_posterior(self.result_, self.likelihood, self.widening_)
 
     def _process(self, features: Array) -> tuple[ProcessSkills, dict[str, Any]]:
         """Skills of items with features, shape (n, d), on the prior's scale, and what to keep."""

@@ -79,9 +79,13 @@ class RankerFit(NamedTuple):
     choice: str  # "integrate", "map" or "prior"
 
 
-def ranker_posterior(result: Any, likelihood: str = "probit") -> RankerPosterior:
+def ranker_posterior(
+    result: Any, likelihood: str = "probit", widening: float = 1.0
+) -> RankerPosterior:
     """What a ranker asks of a posterior, by whatever route it was found."""
-    return EPSkills(result, likelihood) if hasattr(result, "model") else JudgedSkills(result)
+    if hasattr(result, "model"):
+        return EPSkills(result, likelihood, widening)
+    return JudgedSkills(result, widening)
 
 
 def fit_skills(

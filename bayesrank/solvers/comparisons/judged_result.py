@@ -143,6 +143,8 @@ class JudgedSkills(ComparisonPosterior):
     ----------
     result
         What `fit_arena` returned.
+    widening
+        What standard deviations are multiplied by.
 
     Examples
     --------
@@ -152,8 +154,8 @@ class JudgedSkills(ComparisonPosterior):
     >>> skills = JudgedSkills(fit_arena(3, games, judges=np.array([0, 1, 0, 1]), num_judges=2))
     """
 
-    def __init__(self, result: ArenaFit) -> None:
-        self.result = result
+    def __init__(self, result: ArenaFit, widening: float = 1.0) -> None:
+        self.result, self.widening = result, widening
 
     @property
     def at(self) -> dict[str, NDArray[np.int64]]:
@@ -172,9 +174,7 @@ class JudgedSkills(ComparisonPosterior):
         """Log reliabilities and order biases of the judges, by the fit."""
         return self.result.judges
 
-    def components(
-        self, shares: Floats | None = None, judge: int | None = None
-    ) -> Iterator[Component]:
+    def _parts(self, shares: Floats | None, judge: int | None) -> Iterator[Component]:
         """Gaussians given the tie width and a judge's reliability, by Gauss-Hermite quadrature."""
         fit, rows = self.result, self._rows(shares)
         mean, covariance = rows @ fit.mean, rows @ (rows @ fit.covariance).T
@@ -201,17 +201,18 @@ class JudgedSkills(ComparisonPosterior):
         """The one Gaussian of the fit; None beyond `most` numbers in its covariance."""
         if self.result.num_items**2 > most:
             return None
-        return SkillMixture(np.ones(1), *(each[None] for each in self.result.skills(shares)))
+        mean, covariance = self.result.skills(shares)
+        return SkillMixture(np.ones(1), mean[None], self.widening**2 * covariance[None])
 
     def skills(self, shares: Floats | None = None) -> tuple[Floats, Floats]:
         """Means and standard deviations by the fit, shape (n,)."""
         mean, covariance = self.result.skills(shares)
-        return mean, np.sqrt(np.diagonal(covariance))
+        return mean, self.widening * np.sqrt(np.diagonal(covariance))
 
     def draws(self, shares: Floats | None, number: int, random: np.random.RandomState) -> Floats:
         """Draws of the Gaussian, shape (number, n)."""
         rows = skill_rows(self.result.num_items, shares, self.result.mean.size)[:, : len(self._all)]
-        normal = random.standard_normal((number, len(self._all)))
+        normal = self.widening * random.standard_normal((number, len(self._all)))
         return rows @ self.result.mean[: len(self._all)] + normal @ (rows @ self._all).T
 
     @cached_property

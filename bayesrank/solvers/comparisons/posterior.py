@@ -58,6 +58,24 @@ class Component(NamedTuple):
             return mean, self.covariance.variances(rows)
         return mean, variances_of(self.covariance, rows)
 
+    def wider(self, factor: float) -> "Component":
+        """The same with all standard deviations times a factor."""
+        if factor == 1.0:
+            return self
+        if isinstance(self.covariance, np.ndarray):
+            return self._replace(covariance=factor**2 * self.covariance)
+        return self._replace(covariance=_Wider(self.covariance, factor))
+
+
+class _Wider(NamedTuple):
+    """Covariances of latents whose standard deviations are multiplied by a factor."""
+
+    covariance: Any
+    factor: float
+
+    def variances(self, rows: MarginRows) -> Floats:
+        return self.factor**2 * self.covariance.variances(rows)
+
 
 def variances_of(covariance: Floats, rows: MarginRows) -> Floats:
     """Variances of sums of few latents of a covariance (N, N), shape (P,)."""
@@ -86,9 +104,13 @@ class _KeptApart(NamedTuple):
 
 
 class ComparisonPosterior:
-    """The posterior of skills, by the Gaussians that it is a mixture of."""
+    """The posterior of skills, by the Gaussians that it is a mixture of.
+
+    All standard deviations are multiplied by `widening`, where rows agree more than the model says.
+    """
 
     likelihood = "probit"
+    widening = 1.0
 
     @property
     def at(self) -> dict[str, NDArray[np.int64]]:
@@ -105,13 +127,15 @@ class ComparisonPosterior:
         del judges
         return np.zeros(items.shape)
 
-    def components(
-        self, shares: Floats | None = None, judge: int | None = None
-    ) -> Iterable[Component]:
+    def components(self, shares: Floats | None = None, judge: int | None = None) -> list[Component]:
         """The Gaussians of the latents, skills by `shares` of categories, as a judge sees them.
 
         Without shares (C,), whose sum is one, skills are those before what a category adds.
         """
+        return [part.wider(self.widening) for part in self._parts(shares, judge)]
+
+    def _parts(self, shares: Floats | None, judge: int | None) -> Iterable[Component]:
+        """The same before they are widened."""
         raise NotImplementedError
 
     def draws(self, shares: Floats | None, number: int, random: np.random.RandomState) -> Floats:
@@ -167,6 +191,8 @@ class EPSkills(ComparisonPosterior):
         Of a program of comparisons or orders, whose skills are the site ``f``.
     likelihood
         "probit" or "logit".
+    widening
+        What standard deviations are multiplied by.
 
     Examples
     --------
@@ -179,8 +205,8 @@ class EPSkills(ComparisonPosterior):
     >>> skills = EPSkills(result)
     """
 
-    def __init__(self, result: Any, likelihood: str = "probit") -> None:
-        self.result, self.likelihood = result, likelihood
+    def __init__(self, result: Any, likelihood: str = "probit", widening: float = 1.0) -> None:
+        self.result, self.likelihood, self.widening = result, likelihood, widening
 
     @property
     def at(self) -> dict[str, NDArray[np.int64]]:
@@ -191,7 +217,7 @@ class EPSkills(ComparisonPosterior):
             start += at[name].size
         return at
 
-    def components(self, shares: Floats | None = None, judge: int | None = None) -> list[Component]:
+    def _parts(self, shares: Floats | None, judge: int | None) -> list[Component]:
         """Gaussians of the result, skills by `shares` of categories; judges are alike."""
         if judge is not None:
             raise ValueError("the log had no judges; leave judge out")
@@ -201,15 +227,19 @@ class EPSkills(ComparisonPosterior):
         """Means and standard deviations in the result, or by `shares` of categories, (n,)."""
         if shares is not None:
             return super().skills(shares)
-        return self.result.mean["f"], self.result.sd["f"]
+        return self.result.mean["f"], self.widening * self.result.sd["f"]
 
     def draws(self, shares: Floats | None, number: int, random: np.random.RandomState) -> Floats:
         """Draws in the result, whatever their number."""
         del number, random
         draws = self.result.get_samples()
-        if shares is None:
-            return draws["f"]
-        return draws["f"] + np.tensordot(draws["category_skill"], shares, (1, 0))
+        skills = draws["f"]
+        if shares is not None:
+            skills = skills + np.tensordot(draws["category_skill"], shares, (1, 0))
+        if self.widening == 1.0:
+            return skills
+        mean = skills.mean(axis=0, dtype=np.float64)
+        return mean + self.widening * (skills - mean)
 
 
 def components_of(result: Any) -> list[Component]:
