@@ -243,7 +243,8 @@ def with_distinct_rows(result: EPResult) -> EPResult:
     said: dict[str, Any] = {
         name: np.array(kwargs[name]) for name in columns if kwargs.get(name) is not None
     }
-    every = ComparisonData((), np.array(pairs), tied, **said)
+    names: Any = tuple(range(int(np.max(pairs, initial=-1)) + 1))
+    every = ComparisonData(names, np.array(pairs), tied, **said)
     data = every.distinct()
     if data.num_comparisons == every.num_comparisons:
         return result
