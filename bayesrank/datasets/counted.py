@@ -35,7 +35,7 @@ from bayesrank.datasets.layouts import (
     naming,
     two_columns,
 )
-from bayesrank.datasets.outcomes import numbers_mean, words_mean
+from bayesrank.datasets.outcomes import holds_points, numbers_mean, words_mean
 from bayesrank.datasets.reshape import as_scores, in_layout
 from bayesrank.datasets.table import PARQUET_SUFFIXES, Source, Table, plain_key, read_table
 from bayesrank.datasets.unused import covariate_columns
@@ -182,6 +182,7 @@ def _read(found: Found) -> list[Column]:
     elif "first" in roles:
         said = roles.get("outcome") or table.column(*OUTCOME.usual)
         beside += [said, *(() if said is None else _others(found, said))]
+        beside += [c for c in found.rest if all(map(holds_points, c.values))]
     return [*roles.values(), *filter(None, beside)]
 
 
