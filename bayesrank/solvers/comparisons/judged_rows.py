@@ -138,7 +138,8 @@ def judged_rows(
         blocks["position_effect"] = slice(size, size + 1)
         core.append(SeenLatent(ADVANTAGE, place, size))
         size += 1
-    tasted, at = None, ()
+    tasted: Ints | None = None
+    at: Sequence[Ints] = ()
     if tastes:
         tasted, at = _tastes(judge, np.stack([first, second]), (num_judges, num_items))
     alone, own = _own_latents(num_judges, at, None if position is None else place)
@@ -178,7 +179,7 @@ def _own_latents(
     return alone, [*seen, SeenLatent(RELIABILITY, 1.0, end)]
 
 
-def _tastes(judge: Ints, sides: Ints, shape: tuple[int, int]) -> tuple[Ints, Ints]:
+def _tastes(judge: Ints, sides: Ints, shape: tuple[int, int]) -> tuple[Ints, list[Ints]]:
     """Items that each judge has seen (J, M), -1 for none, and where those of rows (2, K) stand.
 
     `shape` has the numbers of judges and items.
@@ -188,7 +189,7 @@ def _tastes(judge: Ints, sides: Ints, shape: tuple[int, int]) -> tuple[Ints, Int
     place = np.arange(found.size) - np.searchsorted(who, who)
     tasted = np.full((shape[0], place.max() + 1), -1)
     tasted[who, place] = item
-    return tasted, place[at.reshape(sides.shape)]
+    return tasted, list(place[at.reshape(sides.shape)])
 
 
 def _seen(
