@@ -58,6 +58,9 @@ def test_files_as_people_have_them(name):
 
 
 SUBTLE: dict[str, tuple[str | bytes, dict[str, Any], str]] = {
+    "place_of_winner.csv": (
+        "winner,loser,position,note\na,b,1,x\nb,c,-1,y\nc,a,0,x\n", {}, "a > b; b > c; c > a",
+    ),
     # Each was once read as something else, or is one letter from what would be.
     "columns.json": ('{"winner": ["a", "b"], "loser": ["b", "c"]}', {}, "a > b; b > c"),
     "index.json": ('{"winner": {"0": "a"}, "loser": {"0": "b"}}', {}, "a > b"),

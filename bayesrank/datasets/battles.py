@@ -34,6 +34,7 @@ _NOT_PLAYED = {
     *("postponed", "cancelled", "canceled", "abandoned", "suspended", "scheduled", "upcoming"),
     *("not started", "ns", "in progress"),
 }
+_PLACES = {1.0, 0.0, -1.0}  # of who won: first, neither, second
 _FEWEST = 10  # decided rows; a fair coin falls on one side so often in one of 500 files
 _WON_ALL = "won every time: that is taken for how the file is written, not for an advantage."
 
@@ -65,12 +66,19 @@ def _without(found: Found, mask: NDArray[np.bool_], what: str) -> tuple[Found, t
     return found._replace(table=found.table.kept(~mask), columns=columns), (note,)
 
 
+def places(table: Table) -> tuple[Column, ...]:
+    """A column that may say who stood first, by some of its cells."""
+    column = table.column("position")
+    said = column is not None and {*map(cells.finite, column.values)} <= _PLACES
+    return (column,) if column is not None and said else ()
+
+
 def with_position(found: Found) -> Found:
     """Add a column `position` of winners and losers: 1 and -1, and 0 where neither was first."""
-    column = found.table.column("position")
-    if column is None or not {"1", "-1"} <= {*column.values} <= {"1", "0", "-1"}:
-        return found
-    return found._replace(columns={**found.columns, "position": column})
+    for column in places(found.table):
+        if {1.0, -1.0} <= {*map(cells.finite, column.values)}:
+            return found._replace(columns={**found.columns, "position": column})
+    return found
 
 
 def read_wins(found: Found) -> Battles:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from bayesrank._memory import available
 from bayesrank._tables import Column
 from bayesrank.datasets import cells
-from bayesrank.datasets.battles import STATUS
+from bayesrank.datasets.battles import STATUS, places
 from bayesrank.datasets.doubts import CRITERIA
 from bayesrank.datasets.errors import DataError
 from bayesrank.datasets.layouts import (
@@ -178,7 +178,7 @@ def _read(found: Found) -> list[Column]:
     if criteria is not None:
         beside += [criteria, *(c for c in found.rest if is_alike(c.name, "judge"))]
     if "winner" in roles:
-        beside += [table.column("result", "outcome"), *_points(found)]
+        beside += [table.column("result", "outcome"), *places(table), *_points(found)]
     elif "first" in roles:
         said = roles.get("outcome") or table.column(*OUTCOME.usual)
         beside += [said, *(() if said is None else _others(found, said))]
