@@ -8,6 +8,28 @@ import pandas as pd
 import pytest
 from cli_run import run, said
 
+from bayesrank.datasets import DataError, read_ratings
+
+RATED = "user,item,rating\na,x,1\na,y,3\nb,x,2\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "levels", "hint", "then"),
+    [
+        (RATED, 2, "change --levels", 3),
+        (RATED, 4, "leave --levels out", None),
+        (RATED.replace("2", "1"), 4, "number the levels in use without gaps", 2),
+    ],
+)
+def test_hints_on_levels_lead_to_an_answer(tmp_path, text, levels, hint, then):
+    path = tmp_path / "ratings.csv"
+    path.write_text(text)
+    with pytest.raises(DataError) as caught:
+        read_ratings(path, num_levels=levels)
+    assert caught.value.fix.endswith(hint)
+    path.write_text(text.replace("3", "2") if then == 2 else text)
+    assert len(read_ratings(path, num_levels=then).levels) == 3
+
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):

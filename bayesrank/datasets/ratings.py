@@ -106,8 +106,6 @@ def _refuse_gaps(table: Table, used: set[int], num_levels: int | None) -> None:
         unused = high
     if unused is not None:
         fix = "number the levels in use without gaps"
-        raise DataError(
-            table.path,
-            f"nobody used level {unused} of {low} to {high}",
-            fix if num_levels is None else f"{fix}, or leave --levels out",
-        )
+        if num_levels is not None and max(used) - min(used) + 1 == len(used) > 1:
+            fix += ", or leave --levels out"
+        raise DataError(table.path, f"nobody used level {unused} of {low} to {high}", fix)
