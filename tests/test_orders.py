@@ -421,4 +421,4 @@ def test_weights_of_orders_are_counts_of_people(weight, fix):
 
 
 def test_an_item_that_was_in_no_order_is_not_known(ranker):
-    refused("item 'water' in row 0 is not known; pass unknown=", ranker.predict, ["water"])
+    refused("item 'water' in row 0 is not known; name an item", ranker.predict, ["water"])
