@@ -439,3 +439,39 @@ def test_an_arrow_is_the_gaussian_of_its_rows(columns):
     np.testing.assert_allclose(means, (seen @ mean)[:, some], atol=1e-12)
     expected = np.einsum("pka,ab,qkb->pqk", seen, covariance, seen)[..., some]
     np.testing.assert_allclose(covariances, expected, atol=1e-12)
+
+
+def test_learned_scales_are_uncertain():
+    _, pairs, log = simulate(3, 6, 4, 2, 120)
+    learned = fit_arena(6, pairs, **log)
+    held = fit_arena(6, pairs, scales=learned.scales, **log)
+    np.testing.assert_allclose(learned.mean, held.mean, atol=0.02)
+    wider = np.diagonal(learned.covariance)[:-1] / np.diagonal(held.covariance)[:-1]
+    assert (wider > 0.99).all() and wider[:6].max() > 1.03  # but for the tie width, which is held
+    own = learned.judges.log_reliability_variance / held.judges.log_reliability_variance
+    assert (own > 1.0).all()
+
+
+@pytest.mark.slow
+def test_the_unit_of_skill_is_as_uncertain_as_by_nuts():
+    """All skills and one over all reliabilities may be larger: no comparison tells that."""
+    random, n, number = np.random.default_rng(1), 8, 400
+    skills, logs = random.normal(size=n), 0.4 * random.normal(size=8)
+    pairs = np.array([random.choice(n, 2, replace=False) for _ in range(number)])
+    judges = random.integers(0, 8, number)
+    margin = np.exp(logs[judges]) * (skills[pairs[:, 0]] - skills[pairs[:, 1]])
+    margin += 2**0.5 * random.normal(size=number)
+    pairs = np.where(margin[:, None] > 0, pairs, pairs[:, ::-1])
+    said = {"judges": judges, "num_judges": 8}
+    chains = MCMC(NUTS(judged_comparisons), num_warmup=500, num_samples=2000, progress_bar=False)
+    with jax.enable_x64(True):
+        chains.run(jax.random.key(0), n, pairs, **said)
+        drawn = np.asarray(chains.get_samples()["f"])
+    along = drawn.mean(axis=0) - drawn.mean()
+    along /= np.linalg.norm(along)
+    spread = (drawn @ along).std()
+    fit = fit_arena(n, pairs, **said)
+    held = fit_arena(n, pairs, scales=fit.scales, **said)
+    found, known = (float(np.sqrt(along @ each.skills()[1] @ along)) for each in (fit, held))
+    # 0.415 by NUTS; 0.344, and 0.309 at scales that are known.
+    assert 0.78 * spread < found < 1.05 * spread and known < 0.78 * spread

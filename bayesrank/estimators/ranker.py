@@ -70,12 +70,12 @@ class Ranker(NamedRanker):
     hyperparameters : {"integrate", "map", "prior"} or mapping, default "integrate"
         "integrate" averages over prior scales and the tie width where the data leave them open.
         "map" takes the most probable values; intervals are then too narrow with few data.
-        "integrate" is "map" with judges, and beyond 3,000 items without graph or times. With
-        positions, categories or covariates it is "map", too, if that moves no skill by more than
-        0.1 posterior standard deviations and widens none by more than 3%; and over 600 skills
-        (overall and in each category) or 2,000 different comparisons. "prior" takes the prior
-        medians. A mapping fixes what it names, and "map" learns the rest: with features
-        ``amplitude``, ``lengthscale``, ``noise``, ``graph_weight``, else ``scale``;
+        "integrate" is "map" with judges, uncertain about these values, and beyond 3,000 items
+        without graph or times. With positions, categories or covariates it is "map", too, if that
+        moves no skill by more than 0.1 posterior standard deviations and widens none by more than
+        3%; and over 600 skills (overall and in each category) or 2,000 different comparisons.
+        "prior" takes the prior medians. A mapping fixes what it names, and "map" learns the rest:
+        with features ``amplitude``, ``lengthscale``, ``noise``, ``graph_weight``, else ``scale``;
         ``tie_width``, ``category_scale``, ``reliability_scale``, ``bias_scale``,
         ``taste_scale``; with times ``drift`` or ``lengthscale``, in units of the observed period.
     num_restarts : int, default 0

@@ -370,11 +370,37 @@ def _distance(before: Arrow, after: Arrow) -> float:
     return float(max(of_means.max(), of_spreads.max()))
 
 
-def _with_width(state: _State) -> Precisions:
-    """Precisions with the log tie width as a latent, by the delta method.
+class _Seen(NamedTuple):
+    """Precisions that a latent shares with the core (N,), with judges' own (J, L), and its own."""
 
-    Sites depend on it and on their predictors together.
+    core: Floats
+    own: Floats
+    alone: float
+
+
+def _log_scale(state: _State, name: str) -> _Seen:
+    """What the logarithm of a scale ``s`` sees, by the delta method.
+
+    A latent ``x`` has the precision ``exp(-2 log s)``, so it shares ``-2 x / s^2`` with ``log s``.
     """
+    rows, found = state.rows, state.posterior
+    core, own = np.zeros_like(found.mean), np.zeros_like(found.own_mean)
+    if name in _CORE:
+        at: Any = rows.blocks[_CORE[name]]
+        core[at] = found.mean[at]
+        spread = np.diagonal(found.covariance)[at].sum()
+    else:
+        at = rows.alone[_OWN[name]]
+        own[:, at] = found.own_mean[:, at]
+        spread = np.diagonal(found.own_covariance, axis1=1, axis2=2)[:, at].sum()
+    twice = 2.0 * state.scales[name] ** -2.0
+    squares = float(core @ core + np.sum(own**2) + spread)
+    return _Seen(-twice * core, -twice * own, SCALES[name].sd ** -2.0 + twice * squares)
+
+
+def _log_width(state: _State) -> _Seen:
+    """What the log tie width sees, by the delta method: sites depend on it and on predictors."""
+    rows = state.rows
     towards, alone = np.zeros_like(state.sites[1]), SCALES["tie_width"].sd ** -2.0
     for some, tied, mean, covariance, _ in state.chunks():
         widths = state.tie_width * np.exp([-_STEP, 0.0, _STEP])
@@ -386,23 +412,38 @@ def _with_width(state: _State) -> Precisions:
         gain, _ = stretch(here, covariance)
         towards[:, some] = -np.einsum("jik,jk->ik", gain, cross)
         bend += np.einsum("ik,ijk,jk->k", cross, covariance, towards[:, some])
-        alone -= float(state.rows.counts[some] @ bend)
-    return state.precisions().bordered(state.rows, state.rows.counts * towards, alone)
+        alone -= float(rows.counts[some] @ bend)
+    towards *= rows.counts
+    return _Seen(rows.core.sums(towards), rows.own.sums(towards), alone)
+
+
+def _uncertain(state: _State) -> Arrow:
+    """The posterior where scales and the tie width are uncertain if they were learned.
+
+    The tie width stays, behind all others. Scales of logs without judges count as known here, and
+    `settles_scales` says whether they may.
+    """
+    free, found = state.scales.keys() - state.fixed, state.posterior
+    width = [_log_width(state)] if "tie_width" in free else []
+    scales = sorted(free - {"tie_width"}) if state.rows.num_judges else []
+    seen, size = [*width, *(_log_scale(state, name) for name in scales)], found.mean.size
+    if seen:
+        core, own, alone = (np.array(part) for part in zip(*seen, strict=True))
+        found, size = state.precisions().bordered(core, own, alone).arrow(), size + len(width)
+    covariance, across = found.covariance[:size, :size], found.across[..., :size]
+    if "tie_width" in state.fixed:
+        covariance = np.pad(covariance, (0, 1))
+        across = np.pad(across, ((0, 0), (0, 0), (0, 1)))
+    return found._replace(covariance=covariance, across=across)
 
 
 def _fit(last: _Rest) -> ArenaFit:
-    """What was found, with an uncertain tie width."""
+    """What was found, with uncertain scales."""
     state = last.state
-    rows, found = state.rows, state.posterior
-    mean = found.mean
+    rows, found = state.rows, _uncertain(state)
+    mean = state.posterior.mean
     if rows.with_ties:
         mean = np.append(mean, np.log(state.tie_width))
-        if "tie_width" in state.fixed:
-            covariance = np.pad(found.covariance, (0, 1))
-            across = np.pad(found.across, ((0, 0), (0, 0), (0, 1)))
-            found = found._replace(covariance=covariance, across=across)
-        else:
-            found = _with_width(state).arrow()
     return ArenaFit(
         mean=mean,
         covariance=found.covariance,

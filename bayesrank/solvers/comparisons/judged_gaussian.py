@@ -71,13 +71,15 @@ class Precisions(NamedTuple):
         across = rows.across.sums(precision)
         return cls(core, across, own, rows.core.sums(shift), rows.own.sums(shift))
 
-    def bordered(self, rows: JudgedRows, towards: Floats, alone: float) -> "Precisions":
-        """Add a core latent behind all others, by its precisions with predictors, (3, K)."""
-        core = np.pad(self.core, (0, 1))
-        core[-1, :-1] = core[:-1, -1] = rows.core.sums(towards)
-        core[-1, -1] = alone
-        across = np.concatenate([self.across, rows.own.sums(towards)[..., None]], axis=2)
-        return self._replace(core=core, across=across, shift=np.append(self.shift, 0.0))
+    def bordered(self, core: Floats, own: Floats, alone: Floats) -> "Precisions":
+        """Add B core latents behind all others, of precisions `alone` (B,).
+
+        `core` (B, N) has those that they share with the others, `own` (B, J, L) with judges' own.
+        """
+        joined = np.block([[self.core, core.T], [core, np.diag(alone)]])
+        across = np.concatenate([self.across, np.moveaxis(own, 0, -1)], axis=2)
+        shift = np.concatenate([self.shift, np.zeros(alone.size)])
+        return self._replace(core=joined, across=across, shift=shift)
 
     def arrow(self) -> Arrow:
         """The Gaussian of these precisions.
