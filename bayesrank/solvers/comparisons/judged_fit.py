@@ -370,7 +370,7 @@ def _distance(before: Arrow, after: Arrow) -> float:
     return float(max(of_means.max(), of_spreads.max()))
 
 
-class _Seen(NamedTuple):
+class _Border(NamedTuple):
     """Precisions that a latent shares with the core (N,), with judges' own (J, L), and its own."""
 
     core: Floats
@@ -378,7 +378,7 @@ class _Seen(NamedTuple):
     alone: float
 
 
-def _log_scale(state: _State, name: str) -> _Seen:
+def _log_scale(state: _State, name: str) -> _Border:
     """What the logarithm of a scale ``s`` sees, by the delta method.
 
     A latent ``x`` has the precision ``exp(-2 log s)``, so it shares ``-2 x / s^2`` with ``log s``.
@@ -395,10 +395,10 @@ def _log_scale(state: _State, name: str) -> _Seen:
         spread = np.diagonal(found.own_covariance, axis1=1, axis2=2)[:, at].sum()
     twice = 2.0 * state.scales[name] ** -2.0
     squares = float(core @ core + np.sum(own**2) + spread)
-    return _Seen(-twice * core, -twice * own, SCALES[name].sd ** -2.0 + twice * squares)
+    return _Border(-twice * core, -twice * own, SCALES[name].sd ** -2.0 + twice * squares)
 
 
-def _log_width(state: _State) -> _Seen:
+def _log_width(state: _State) -> _Border:
     """What the log tie width sees, by the delta method: sites depend on it and on predictors."""
     rows = state.rows
     towards, alone = np.zeros_like(state.sites[1]), SCALES["tie_width"].sd ** -2.0
@@ -414,7 +414,7 @@ def _log_width(state: _State) -> _Seen:
         bend += np.einsum("ik,ijk,jk->k", cross, covariance, towards[:, some])
         alone -= float(rows.counts[some] @ bend)
     towards *= rows.counts
-    return _Seen(rows.core.sums(towards), rows.own.sums(towards), alone)
+    return _Border(rows.core.sums(towards), rows.own.sums(towards), alone)
 
 
 def _uncertain(state: _State) -> Arrow:
