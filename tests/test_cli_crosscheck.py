@@ -171,7 +171,10 @@ def test_skills_that_move_are_checked_and_a_large_log_is_not(monkeypatch):
     assert fit.hidden == ("past",) and fit.mean.shape == (4,)
     found = crosschecked_skills(fit, "quick", 0, lambda share: None)
     assert found.check is not None and found.check.verdict.status in ("agrees", "close")
-    for limit, size in (("MOST_ROWS", 50), ("MOST_WITH_FURTHER", 47)):  # of 60 rows, 48 latents
+    for limit, size in (
+        ("MOST_ROWS", 30),
+        ("MOST_WITH_FURTHER", 47),
+    ):  # of some 50 rows, 48 latents
         with monkeypatch.context() as patch:
             patch.setattr(quick, limit, size)
             assert crosschecked_skills(fit, "quick", 0, lambda share: None).check is None

@@ -111,7 +111,7 @@ def test_data_go_by_the_names_of_their_items_wherever_they_are_given():
     fits = [PreferenceGP(hyperparameters="prior").fit(X, each) for each in (turned, rows)]
     np.testing.assert_allclose(fits[0].predict(), fits[1].predict(), rtol=1e-9)
     assert fits[0].score(X, turned) == pytest.approx(fits[1].score(X, rows))
-    judge, orders = "fit was given no column of that name", "these are orders"
+    judge, orders = "fit was given no column of that name", "and these are none"
     for data, message in ((JUDGED, judge), (replace(DATA, orders=ORDERS), orders)):
         refused(message, ranker.score, data)
         refused("comparisons has", PreferenceGP().fit, X, data)
