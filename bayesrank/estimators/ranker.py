@@ -143,8 +143,9 @@ class Ranker(NamedRanker):
 
     Rows that belong together (one question, session or respondent; judges, and the pairs that they
     saw) may agree more than the model says. Where their design effect on the variances of skills is
-    above 1.2 and what chance makes of as many rows, all standard deviations are multiplied by its
-    root, up to 2,000 items without times. Draws of `to_arviz` stay those of the program.
+    above 1.2 and what chance makes of as many rows, standard deviations of skills and of effects of
+    position and covariates are multiplied by its root, up to 2,000 items without times. Those of
+    judges and the tie width, and draws of `to_arviz`, stay those of the program.
 
     In simulated leagues, 90% intervals of skill cover 90% with "integrate", and with ties and "map"
     79% (``python -m benchmarks calibration``). If camps of people disagree, intervals of orders are
@@ -286,11 +287,11 @@ class Ranker(NamedRanker):
 
     def _fit_skills(self, data: ComparisonData, callback: Callback) -> None:
         """Learn from comparisons or orders."""
-        (skills, kept), settings = self._skills(data), self._settings()
-        settings = settings._replace(tastes=self.tastes)
+        skills, kept = self._skills(data)  # which refuses times by the rows that were given
         if "time_range_" in kept:  # a filter takes rows by turns
             data = data.distinct()
             skills, kept = self._skills(data)
+        settings = self._settings()._replace(tastes=self.tastes)
         if data.orders is None:
             self._keep(fit_by_design(data, skills, settings, self.design, callback), kept)
             self._count(data)

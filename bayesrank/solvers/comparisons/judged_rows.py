@@ -122,27 +122,14 @@ def judged_rows(
     order = np.lexsort((judge, tied))
     columns: Any = (first, second, place, judge, category, counts, more)
     first, second, place, judge, category, counts, more = (np.asarray(c)[order] for c in columns)
-    size = num_items * (1 + num_categories)
-    blocks = {"f": slice(0, num_items), "category_skill": slice(num_items, size)}
-    core = [SeenLatent(DIFFERENCE, 1.0, first), SeenLatent(DIFFERENCE, -1.0, second)]
-    if num_categories:
-        start = num_items * (1 + category)
-        core += [
-            SeenLatent(DIFFERENCE, 1.0, start + first),
-            SeenLatent(DIFFERENCE, -1.0, start + second),
-        ]
-    blocks["covariate_effect"] = slice(size, size + more.shape[1])
-    core += [SeenLatent(ADVANTAGE, column, size + d) for d, column in enumerate(more.T)]
-    size += more.shape[1]
-    if position is not None:
-        blocks["position_effect"] = slice(size, size + 1)
-        core.append(SeenLatent(ADVANTAGE, place, size))
-        size += 1
+    kinds, seen_first = (num_items, num_categories), None if position is None else place
+    blocks, core = _core_latents(kinds, (first, second, category), more, seen_first)
+    size = max(part.stop for part in blocks.values())
     tasted: Ints | None = None
     at: Sequence[Ints] = ()
     if tastes:
         tasted, at = _tastes(judge, np.stack([first, second]), (num_judges, num_items))
-    alone, own = _own_latents(num_judges, at, None if position is None else place)
+    alone, own = _own_latents(num_judges, at, seen_first)
     width = alone["reliability"].stop if alone else 0
     seen = _seen(core, own, judge, (num_judges, width, size))
     return JudgedRows(
@@ -156,6 +143,32 @@ def judged_rows(
         tasted,
         *seen,
     )
+
+
+def _core_latents(
+    kinds: tuple[int, int], sides: tuple[Ints, Ints, Ints], more: Floats, place: Any
+) -> tuple[dict[str, slice], list[SeenLatent]]:
+    """Numbers of the core latents by site, and what rows see of them.
+
+    `kinds` has the numbers of items and categories; `sides` both items and the category of each
+    row.
+    """
+    (num_items, num_categories), (first, second, category) = kinds, sides
+    size = num_items * (1 + num_categories)
+    blocks = {"f": slice(0, num_items), "category_skill": slice(num_items, size)}
+    starts = [0, num_items * (1 + category)] if num_categories else [0]
+    seen = [
+        SeenLatent(DIFFERENCE, sign, start + item)
+        for start in starts
+        for sign, item in ((1.0, first), (-1.0, second))
+    ]
+    blocks["covariate_effect"] = slice(size, size + more.shape[1])
+    seen += [SeenLatent(ADVANTAGE, column, size + d) for d, column in enumerate(more.T)]
+    size += more.shape[1]
+    if place is not None:
+        blocks["position_effect"] = slice(size, size + 1)
+        seen.append(SeenLatent(ADVANTAGE, place, size))
+    return blocks, seen
 
 
 def _own_latents(

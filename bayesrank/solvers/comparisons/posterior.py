@@ -106,7 +106,8 @@ class _KeptApart(NamedTuple):
 class ComparisonPosterior:
     """The posterior of skills, by the Gaussians that it is a mixture of.
 
-    All standard deviations are multiplied by `widening`, where rows agree more than the model says.
+    Standard deviations of latents are multiplied by `widening`, where rows agree more than the
+    model says; those of judges and of the tie width are not.
     """
 
     likelihood = "probit"
