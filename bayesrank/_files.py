@@ -36,7 +36,7 @@ _BINARY = getattr(os, "O_BINARY", 0)
 
 _TRIES = 100  # of names, before locks are taken not to work
 
-_MADE: set[Path] = set()  # drafts and locks of this process
+_MADE: set[Path] = set()  # drafts of this process
 
 
 class PlacedError(OSError):
@@ -49,7 +49,7 @@ def reason_of(error: OSError) -> str:
 
 
 def abandon() -> None:
-    """Remove all drafts and locks of this process, which is about to end."""
+    """Remove all drafts of this process, which is about to end."""
     for path in list(_MADE):
         _remove(path)
 
@@ -231,34 +231,6 @@ def draft_folder(parent: Path) -> Iterator[Path]:
             _discard(draft)
         if handle >= 0:
             os.close(handle)
-
-
-@contextlib.contextmanager
-def locked(path: str | Path) -> Iterator[None]:
-    """Hold a lock on `path`, by a hidden file beside it; a `BlockingIOError` if another has it."""
-    place = Path(os.path.realpath(path))
-    lock = place.with_name(f".{place.name}.lock")
-    for _ in range(_TRIES):
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o666)
-        try:
-            if fcntl is not None:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            ours = _is_at(handle, lock)
-        except BaseException:
-            os.close(handle)
-            raise
-        if ours:  # else whoever had it removed the file meanwhile
-            break
-        os.close(handle)
-    else:
-        raise _no_locks(place.parent)
-    _MADE.add(lock)
-    try:
-        yield
-    finally:
-        lock.unlink(missing_ok=True)
-        _MADE.discard(lock)
-        os.close(handle)
 
 
 def remove_stale(folder: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bayesrank import _files
-from bayesrank._files import draft_folder, locked, published, remove_stale
+from bayesrank._files import draft_folder, published, remove_stale
 
 ROOT = Path(__file__).parents[1]
 
@@ -80,9 +80,6 @@ def test_a_draft_is_never_opened_through_a_link_or_an_existing_file(tmp_path, mo
     assert target.read_bytes() == b"precious"
     with pytest.raises(FileExistsError), draft_folder(tmp_path):
         pass
-    (tmp_path / ".state.lock").symlink_to(target)
-    with pytest.raises(OSError), locked(tmp_path / "state"):
-        pass
 
 
 def test_what_a_killed_process_left_is_removed_and_what_is_in_use_is_not(tmp_path):
@@ -125,28 +122,10 @@ def test_a_draft_that_is_taken_for_stale_is_begun_again(tmp_path, monkeypatch):
         assert folder.is_dir()
 
 
-def test_one_at_a_time(tmp_path):
-    code = """
-        with locked(sys.argv[1]):
-            print("ready", flush=True)
-            time.sleep(60)
-    """
-    path, link = tmp_path / "state", tmp_path / "link"
-    link.symlink_to(path)
-    holder = started(python(code, path))
-    for name in (path, link):
-        with pytest.raises(BlockingIOError), locked(name):
-            pass
-    kill(holder)
-    with locked(path), pytest.raises(BlockingIOError), locked(link):
-        pass
-    assert names(tmp_path) == ["link"]
-
-
 def test_a_system_without_locks_writes_all_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr(_files, "fcntl", None)
     (tmp_path / f".bayesrank-{'0' * 16}").write_text("stays")
-    with locked(tmp_path / "state"), published(tmp_path / "state") as file:
+    with published(tmp_path / "state") as file:
         file.write(b"whole")
     with draft_folder(tmp_path) as folder:
         assert folder.is_dir()

@@ -3,8 +3,8 @@
 Two papers' bounds, in log space where they overflow, and the intervals that stand beside them:
 
 * k-partite ranking [1]_: `skew_vector`, `level_constants` and `skew_factor`, Theorem 1
-  (`finite_class_bound`), Theorem 2 (`uniform_bound`) with Theorem 3 (`linear_shatter`,
-  `polynomial_shatter`), and their inversions `finite_class_examples`, `uniform_examples`;
+  (`finite_class_bound`), Theorem 2 (`uniform_bound`) with Theorem 3 (`linear_shatter`), and their
+  inversions `finite_class_examples`, `uniform_examples`;
 * ranking with unlabelled queries [2]_: `ranking_distance`, `mcdiarmid_term` and
   `cross_validation_bound`;
 * intervals of the expected error: `normal_error`, `bootstrap_error`, `posterior_error`, side by
@@ -34,12 +34,9 @@ from bayesrank.bounds._intervals import (
     posterior_error,
 )
 from bayesrank.bounds._k_partite import (
-    any_shatter,
     finite_class_bound,
     finite_class_examples,
-    finite_shatter,
     linear_shatter,
-    polynomial_shatter,
     uniform_bound,
     uniform_examples,
 )
@@ -49,20 +46,17 @@ __all__ = [
     "CrossValidationBound",
     "ErrorInterval",
     "Queries",
-    "any_shatter",
     "bootstrap_error",
     "bootstrap_queries",
     "cross_validation_bound",
     "error_intervals",
     "finite_class_bound",
     "finite_class_examples",
-    "finite_shatter",
     "level_constants",
     "linear_shatter",
     "mcdiarmid_term",
     "normal_error",
     "pair_share",
-    "polynomial_shatter",
     "posterior_error",
     "ranking_distance",
     "skew_factor",

@@ -46,7 +46,8 @@ def linear_shatter(dim: int, *, form: Form = "theorem") -> Shatter:
     Parameters
     ----------
     dim
-        Number of features; a constant one does not count, since it ranks nothing.
+        Number of features; a constant one does not count, since it ranks nothing. Polynomials of
+        degree ``q`` in ``d`` features are linear in ``math.comb(d + q, q) - 1`` monomials [2]_.
     form
         ``"theorem"``: the product over pairs of levels as printed, corrected where it fails.
         ``"joint"``: ours. One weight vector orders all ``N = sum_{l < m} n_l n_m`` pairs at once.
@@ -75,41 +76,6 @@ def linear_shatter(dim: int, *, form: Form = "theorem") -> Shatter:
     if form == "theorem":
         return lambda counts: float(np.sum(_printed(_pair_products(counts), dim)))
     return lambda counts: _faces(float(np.sum(_pair_products(counts))), dim)
-
-
-def polynomial_shatter(dim: int, degree: int, *, form: Form = "theorem") -> Shatter:
-    """Shatter function of polynomial ranking functions of bounded degree on ``R**dim``.
-
-    They are linear in the ``binomial(dim + degree, degree) - 1`` monomials that are not constant,
-    which is the ``C(d, q)`` of [2]_.
-
-    Parameters
-    ----------
-    dim, degree
-        Number of features and largest total degree.
-    form
-        As in `linear_shatter`.
-
-    Raises
-    ------
-    ValueError
-        If `dim` or `degree` is not a whole number from 1 on, or `form` is unknown.
-    """
-    check_count(dim, "dim")
-    check_count(degree, "degree")
-    return linear_shatter(math.comb(dim + degree, degree) - 1, form=form)
-
-
-def finite_shatter(num_functions: float) -> Shatter:
-    """Shatter function of a finite class: at most its size, whatever the counts."""
-    if not num_functions >= 1:
-        raise ValueError(f"num_functions is {num_functions}; pass a number from 1 on")
-    return lambda counts: math.log(num_functions)
-
-
-def any_shatter(counts: ArrayLike) -> float:
-    """Shatter function of all functions, ``prod_{l < m} 3**(n_l n_m)``: vacuous, but true."""
-    return float(np.sum(_pair_products(counts))) * math.log(3.0)
 
 
 def _pair_products(counts: ArrayLike) -> Array:

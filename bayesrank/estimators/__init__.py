@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bayesrank.estimators.preference import PreferenceGP
     from bayesrank.estimators.rank_rls import RankRLS
     from bayesrank.estimators.ranker import Ranker
-    from bayesrank.estimators.scorers import absolute_error_score, log_score
+    from bayesrank.estimators.scorers import log_score
 
 __all__ = [
     "CollaborativeGP",
@@ -29,7 +29,6 @@ __all__ = [
     "PreferenceGP",
     "RankRLS",
     "Ranker",
-    "absolute_error_score",
     "log_score",
 ]
 _FILES = {
@@ -43,7 +42,6 @@ _FILES = {
     "PreferenceGP": "preference",
     "RankRLS": "rank_rls",
     "Ranker": "ranker",
-    "absolute_error_score": "scorers",
     "log_score": "scorers",
 }
 

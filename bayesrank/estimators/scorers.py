@@ -1,4 +1,4 @@
-"""Scorers for scikit-learn's searches, ``scoring=log_score``: of ordered levels, higher is better.
+"""A scorer for scikit-learn's searches, ``scoring=log_score``: of ordered levels, higher is better.
 
 scikit-learn's own suppose labels in sorted order; these go by an estimator's ``classes_``.
 """
@@ -29,18 +29,6 @@ def log_score(estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
     levels = _positions(estimator, y)
     probability = estimator.predict_proba(X)[np.arange(len(levels)), levels]
     return float(np.log(probability).mean())
-
-
-def absolute_error_score(estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
-    """Mean number of levels between prediction and truth, negative.
-
-    Parameters
-    ----------
-    estimator, X, y
-        As for `log_score`, with ``predict`` and the same error.
-    """
-    predicted = _positions(estimator, estimator.predict(X))
-    return -float(np.abs(predicted - _positions(estimator, y)).mean())
 
 
 def _positions(estimator: Any, levels: ArrayLike) -> NDArray[np.intp]:

@@ -2,7 +2,6 @@
 
 from bayesrank.gp.graph_kernel import GraphKernel as GraphKernel
 from bayesrank.gp.graph_kernel import graph_kernel as graph_kernel
-from bayesrank.gp.graph_kernel import graph_log_normalizer as graph_log_normalizer
 from bayesrank.gp.graph_kernel import graph_prior as graph_prior
 from bayesrank.gp.graphs import knn_graph as knn_graph
 from bayesrank.gp.graphs import laplacian as laplacian
@@ -25,7 +24,6 @@ __all__ = [
     "conditional",
     "choose_num_inducing",
     "gram",
-    "graph_log_normalizer",
     "inducing_point_prior",
     "inducing_points",
     "knn_graph",

@@ -153,22 +153,6 @@ def graph_prior(
     return MultivariateNormal(jnp.zeros_like(factor[0]), scale_tril=factor)
 
 
-def graph_log_normalizer(scale_tril: Array, laplacian: Any, *, weight: ArrayLike = 1.0) -> Array:
-    r"""Log of the mean of :math:`\exp(-w f' L f / 2)` under the prior without the graph.
-
-    This is :math:`-\log |I + w L \Sigma| / 2`, a scalar, never positive. Times the evidence of
-    comparisons under the warped prior, its exponential is that of comparisons *and* graph (Chu and
-    Ghahramani, 2005, equation 11).
-
-    Parameters
-    ----------
-    scale_tril, laplacian, weight
-        As for `graph_prior`, with the same errors.
-    """
-    factor = jnp.linalg.cholesky(_whitened(scale_tril, laplacian, weight))
-    return -jnp.sum(jnp.log(jnp.diagonal(factor)))
-
-
 def _dense(laplacian: Any, like: Array) -> Array:
     """A Laplacian, sparse or dense, as a dense array of another's shape and precision."""
     return check_laplacian(laplacian, like.shape[0]).astype(like.dtype)
