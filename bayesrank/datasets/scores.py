@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bayesrank._validate import are_equal
 from bayesrank.datasets import cells
 from bayesrank.datasets.data import ScoreKind, ScoreTable
-from bayesrank.datasets.errors import DataError
+from bayesrank.datasets.errors import DataError, tell
 from bayesrank.datasets.layouts import ColumnRole, Found, Layout, find, fitting
 from bayesrank.datasets.table import Column, Source, Table, read_table
 from bayesrank.datasets.text import read_bytes
@@ -173,6 +173,8 @@ def _report_columns(
         {n: [*map(str, _listed(each, n))] for n in sorted(_LISTS) if _listed(each, n) is not None}
         for _, each in named
     ]
+    if not tasks and not any(_WHOLE & {*each} for each in lists):
+        tell(f"{path.name} lists no unresolved tasks: those that no system resolved are left out.")
     tasks = [*dict.fromkeys([*tasks, *(t for each in lists for own in each.values() for t in own)])]
     columns: dict[str, list[Any]] = {"system": [], "task": [], "score": []}
     for name, each in zip(names, lists, strict=True):

@@ -120,8 +120,9 @@ def _bootstrapped(
     groups = int(group.max()) + 1
     tails = random.chisquare(groups - 1, (num_samples, 1)) / (groups - 1)
     shape = np.broadcast_to(tails * (groups - 2) / groups, (num_samples, groups))
-    weights = random.gamma(shape)[:, group]
-    return weights / weights.sum(1, keepdims=True)
+    # In logarithms: few groups have small shapes, of which all draws may underflow.
+    logs = np.log(random.gamma(shape + 1.0)) - random.exponential(size=shape.shape) / shape
+    return special.softmax(logs[:, group], axis=1)
 
 
 def _linear(
