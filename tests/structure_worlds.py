@@ -129,6 +129,23 @@ def summed(pairs):
     beaten(scan(step, jnp.zeros(PLAYERS), None, length=PERIODS)[1].T.ravel(), pairs)
 
 
+# ---------------------------------------------------------------- of no such structure
+
+
+def correlated(size, pairs):
+    cov = jnp.eye(size) + 1.0
+    beaten(sample("f", dist.MultivariateNormal(jnp.zeros(size), cov)), pairs)
+
+
+def heavy_tails(y):
+    sample("y", dist.StudentT(2.0, normal("f", 9, scale=3.0)[np.zeros(len(y), int)], 0.3), obs=y)
+
+
+def heavy_tails_of_features(X, y):
+    f = sample("f", gp.inducing_point_prior(gp.rbf(3.0, 0.3), X, 5))
+    sample("y", dist.StudentT(2.0, f[np.zeros(9, int)], 0.3), obs=y)
+
+
 # ---------------------------------------------------------------- low rank
 
 ITEMS, RANK = 100, 12
@@ -189,6 +206,28 @@ WORLDS = {
     "features": World(smooth_skills, field(), "low_rank", 0.02),
     "weights": World(weighed_features, features_and_pairs(), "low_rank", 0.02),
 }
+
+# Structures that a program cannot be kept in, and what is said of it.
+PAIR = np.array([[0, 1], [1, 2]])
+TAILS = 9.0 * (np.arange(9) > 7)
+REFUSED: list[tuple[Any, str, float, tuple[Any, ...], str]] = [
+    (correlated, "probes", 1.0, (9, PAIR), "'probes' needs independent Gaussian latents"),
+    (summed, "probes", 1.0, seasons()[0], "also normal ones each drawn given few others"),
+    (walks, "factorised", 1.0, seasons()[0], "structure='factorised' needs independent"),
+    (smooth_skills, "probes", 1.0, field()[0], "structure='probes' needs independent"),
+    (thurstone, "factorised", 0.5, (9, PAIR), "needs power=1 and independent"),
+    (smooth_skills, "low_rank", 0.5, field()[0], "needs power=1 and a Gaussian prior of low rank"),
+    (thurstone, "low_rank", 1.0, (9, PAIR), "'low_rank' needs a Gaussian prior of low rank"),
+    (weighed_features, "low_rank", 1.0, (*field()[0][:2], 1e4), "so wide that rounding"),
+    (heavy_tails, "probes", 1.0, (TAILS,), "need sites of positive precision"),
+    (
+        heavy_tails_of_features,
+        "low_rank",
+        1.0,
+        (field()[0][0][:9], 9.0 * (np.arange(9) > 7)),
+        "need sites of posit",
+    ),
+]
 
 
 def run(world: World, structure: Any) -> Any:

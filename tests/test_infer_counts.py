@@ -68,18 +68,6 @@ def test_a_datum_that_counts_nothing_is_left_out():
     assert_allclose(with_nothing.log_evidence, without.log_evidence, atol=1e-8)
 
 
-@pytest.mark.parametrize("weight", [-1.0, np.nan, np.inf])
-def test_a_weight_that_is_none_is_refused(weight):
-    def model(weight):
-        f = numpyro.sample("f", dist.Normal(0.0, 1.0))
-        with handlers.scale(scale=2.0 * weight):
-            numpyro.sample("y", dist.Normal(f, 1.0), obs=np.zeros(2))
-
-    message = "element 1 of observed site 'y' counts under handlers.scale.*negative or not finite"
-    with pytest.raises(ValueError, match=message):
-        EP(model).run(KEY, np.array([1.0, weight]))
-
-
 @pytest.mark.slow
 def test_without_covariances_counts_are_as_with_them():
     family, values = FAMILIES["ties"]

@@ -136,21 +136,6 @@ def test_steps_that_are_not_gaussian():
     assert_allclose(one.log_evidence, other.log_evidence, atol=1e-5)
 
 
-def test_a_reversed_scan_is_refused():
-    """NumPyro pairs the values of its sites with the densities of other steps than their own."""
-
-    def model(y):
-        def step(last: Any, now: Any) -> tuple[Any, None]:
-            x = numpyro.sample("x", dist.Normal(0.8 * last, 0.7))
-            numpyro.sample("y", dist.Normal(x, 0.5), obs=now)
-            return x, None
-
-        scan(step, 0.0, y, reverse=True)
-
-    with pytest.raises(ValueError, match="'x' stand in another order than its values"):
-        EP(model).run(KEY, Y)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_scan_that_forgets_is_mapped(reverse):

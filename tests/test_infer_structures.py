@@ -20,16 +20,17 @@ from structure_worlds import (
     WORLDS,
     World,
     beaten,
+    correlated,
     features_and_pairs,
     field,
     games,
+    heavy_tails,
     normal,
     run,
     sample,
     seasons,
     smooth_skills,
     summed,
-    walks,
     weighed_features,
 )
 
@@ -229,11 +230,6 @@ def test_a_point_without_a_proper_posterior_is_stepped_back_from(monkeypatch):
 # ---------------------------------------------------------------- which structure is found
 
 
-def correlated(size, pairs):
-    cov = jnp.eye(size) + 1.0
-    beaten(sample("f", dist.MultivariateNormal(jnp.zeros(size), cov)), pairs)
-
-
 @pytest.mark.slow
 def test_the_structure_is_found(monkeypatch):
     keep_covariances_up_to(59, monkeypatch)
@@ -252,10 +248,6 @@ def test_the_structure_is_found(monkeypatch):
     # What has no such structure stays dense, however large.
     assert EP(correlated).run(KEY, 60, pairs).structure == "dense"
     assert EP(summed).run(KEY, *seasons()[0]).structure == "dense"
-
-
-def heavy_tails(y):
-    sample("y", dist.StudentT(2.0, normal("f", 9, scale=3.0)[np.zeros(len(y), int)], 0.3), obs=y)
 
 
 @pytest.mark.slow
@@ -327,34 +319,6 @@ def test_features_are_the_process_and_enough_rank_leaves_little_to_be_seen():
 # ---------------------------------------------------------------- refusals
 
 PAIR = np.array([[0, 1], [1, 2]])
-STUDENTS = 9.0 * (np.arange(9) > 7)
-
-
-def heavy_tails_of_features(X, y):
-    f = sample("f", gp.inducing_point_prior(gp.rbf(3.0, 0.3), X, 5))
-    sample("y", dist.StudentT(2.0, f[np.zeros(9, int)], 0.3), obs=y)
-
-
-X9, ALL = field()[0][0][:9], field()[0]
-REFUSED: list[tuple[Any, str, float, tuple[Any, ...], str]] = [
-    (correlated, "probes", 1.0, (9, PAIR), "'probes' needs independent Gaussian latents"),
-    (summed, "probes", 1.0, seasons()[0], "also normal ones each drawn given few others"),
-    (walks, "factorised", 1.0, seasons()[0], "structure='factorised' needs independent"),
-    (smooth_skills, "probes", 1.0, ALL, "structure='probes' needs independent"),
-    (thurstone, "factorised", 0.5, (9, PAIR), "needs power=1 and independent"),
-    (smooth_skills, "low_rank", 0.5, ALL, "needs power=1 and a Gaussian prior of low rank"),
-    (thurstone, "low_rank", 1.0, (9, PAIR), "'low_rank' needs a Gaussian prior of low rank"),
-    (weighed_features, "low_rank", 1.0, (*ALL[:2], 1e4), "so wide that rounding"),
-    (heavy_tails, "probes", 1.0, (STUDENTS,), "need sites of positive precision"),
-    (heavy_tails_of_features, "low_rank", 1.0, (X9, STUDENTS), "'low_rank' need sites of positive"),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("program", "structure", "power", "args", "message"), REFUSED)
-def test_what_a_structure_cannot_take_is_refused(program, structure, power, args, message):
-    with pytest.raises(ValueError, match=message):
-        EP(program, structure=structure, power=power).run(KEY, *args)
 
 
 @pytest.mark.slow
