@@ -163,13 +163,6 @@ def test_margins_are_those_of_differences():
     np.testing.assert_allclose(VARIANCE(beliefs, PAIRS), variance)
 
 
-@pytest.mark.parametrize("score", [margins, bald, pool_variance, top_gain(1)])
-@pytest.mark.parametrize("pair", [[0, N], [0, -1], [0.0, 1.0], [0, 1, 2]])
-def test_pairs_of_items_that_are_not_there_have_no_scores(score, pair):
-    with pytest.raises(ValueError, match=r"pairs (names item|has shape)"):
-        score(make_beliefs(), np.array([pair]))
-
-
 def test_margin_of_near_duplicates_has_no_negative_variance():
     single = jnp.float32
     covariance = jnp.full((2, 2), 1 + 2e-7, single).at[0, 0].set(1.0)

@@ -83,25 +83,6 @@ def test_bald_is_greatest_for_even_questions_and_grows_with_the_variance():
     assert (np.diff(score[:, 0]) > 0).all()
 
 
-@pytest.mark.parametrize(
-    "change, options, message",
-    [
-        ({"mean": np.zeros(3)}, {}, "pass \\(n,\\), \\(n, M\\) and \\(n,\\)"),
-        ({"diagonal": np.array([1.0, -1.0])}, {}, "-1.0 on the diagonal"),
-        ({"noise": 0.0}, {}, "a noise of 0.0"),
-        ({"mean": np.array([0.0, np.nan])}, {}, "not finite"),
-        ({}, {"exclude": [(0, 2)]}, "exclude names item 2 in row 0"),
-        ({}, {"candidates": [(0.0, 1.0)]}, "candidates has shape"),
-        ({}, {"max_scored": 0}, "max_scored is 0"),
-    ],
-    ids=["shape", "variance", "noise", "nan", "exclude", "candidates", "budget"],
-)
-def test_refuses(change, options, message):
-    beliefs = FactoredBeliefs(np.zeros(2), np.zeros((2, 1)), np.ones(2))._replace(**change)
-    with pytest.raises(ValueError, match=message):
-        best_pair(beliefs, **options)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 4])
 def test_a_batch_is_that_of_a_dense_covariance(rank):

@@ -365,62 +365,6 @@ def test_progress_is_only_looked_at(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "options", "message"),
-    [
-        ((["a"],), {}, "items holds 1 names"),
-        (("ab",), {}, "items is 'ab'; pass names"),
-        ((["a", "a"],), {}, "'a' twice"),
-        (([["a"], ["b"]],), {}, "texts, numbers, or tuples"),
-        (([object(), "b"],), {}, "not the same when a journal is opened again"),
-        ((3, np.zeros((2, 2))), {}, r"shape \(2, 2\); pass \(3, d\)"),
-        ((2, [["x"], ["y"]]), {}, "not a number"),
-        ((2, [[1.0], [np.nan]]), {}, "nan in row 1, column 0"),
-        ((3,), {"acquisition": "best"}, "acquisition is 'best'"),
-        ((3,), {"goal": "best"}, "goal is 'best'; choose 'pair', 'order' or 'top'"),
-        ((3,), {"goal": "top", "k": 3}, "k is 3; pass a number from 1 to 2"),
-        (
-            (3,),
-            {"goal": "order", "acquisition": "bald"},
-            "goal is 'order' and acquisition is given",
-        ),
-        ((3,), {"candidates": 0}, "at least one pair"),
-        ((3,), {"candidates": [(0, 7)]}, "no item 7"),
-        ((3,), {"hyperparameters": "mine"}, "choose 'integrate', 'map', 'prior'"),
-        ((3,), {"hyperparameters": {"width": 1.0}}, "names 'width'"),
-        ((3,), {"ard": True}, "ard is given without features"),
-        ((3,), {"judge_noise": {"Bo": 0.0}}, r"judge_noise\['Bo'\]"),
-        ((3,), {"judge_noise": {None: 2.0}}, "judge_noise names None"),
-        ((300_000,), {"hyperparameters": "prior"}, "of 300,000 items take 2.62 TiB of memory"),
-        ((3,), {"stop_gain": -1.0}, "stop_gain is -1.0"),
-        ((3,), {"stop_gain": 1.0, "acquisition": "random"}, "stop_gain needs an acquisition"),
-        ((3,), {"stop_top": 3}, "from 1 to 2"),
-        ((3,), {"stop_top": 1, "stop_level": 1.0}, "above 0 and below 1"),
-        (({"a", "b"},), {}, "an order that is the same tomorrow"),
-        ((2.0,), {}, "items is 2.0; pass names"),
-        (([np.nan, 1.0],), {}, "items names nan"),
-        ((2, [[1.0], [1.0]]), {}, "the same for every item"),
-        ((3,), {"candidates": [0, 1]}, "pairs of names"),
-        ((3,), {"hyperparameters": {"scale": 0.0}}, r"\['scale'\] is 0.0; pass a positive number"),
-        ((3,), {"hyperparameters": {"scale": "1 m"}}, r"\['scale'\] is '1 m'; pass a positive"),
-        ((3, X[:3]), {"laplacian": np.ones((3, 3)) - np.eye(3)}, "not positive semi-definite"),
-        ((3,), {"refit_after": 0}, "refit_after is 0; pass a whole"),
-        ((3,), {"seed": -1}, "seed is -1"),
-        ((3,), {"judge_noise": [2.0]}, "or a mapping"),
-        ((3,), {"judge_noise": "guess"}, "judge_noise is 'guess'; pass 'learn', or a mapping"),
-        (
-            (3,),
-            {"judge_noise": "learn", "hyperparameters": "prior"},
-            "nothing is learned; pass the",
-        ),
-        ((3,), {"stop_top": 1.5}, "stop_top is 1.5"),
-        ((3,), {"stop_gain": "0.1"}, "stop_gain is '0.1'"),
-    ],
-)
-def test_what_a_loop_cannot_be_made_of(arguments, options, message):
-    refused(message, QueryLoop, *arguments, **options)
-
-
-@pytest.mark.parametrize(
     ("use", "message"),
     [
         (lambda loop: loop.tell("Expresso", "Filter"), "no item 'Expresso' .* 3.*mean 'Espresso'"),

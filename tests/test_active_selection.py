@@ -16,7 +16,6 @@ from bayesrank.active import (
     best_batch,
     best_pairs,
     entropy_gain,
-    margin_variance,
     pool_variance,
     random_gain,
 )
@@ -137,41 +136,6 @@ def test_new_arrays_of_the_same_shapes_do_not_compile_anew():
         if seed == 0:
             traces.append("all traced")
     assert traces[-1] == "all traced"
-
-
-def broken(value):
-    return Partial(lambda beliefs, pairs: jnp.full(pairs.shape[:-1], value))
-
-
-def test_scores_that_are_not_numbers_are_refused():
-    with pytest.raises(ValueError, match="is not a number; look for beliefs"):
-        best_pairs(broken(jnp.nan), make_beliefs(5), chunk=4)
-    with pytest.raises(ValueError, match="is not a number"):
-        best_batch(broken(jnp.nan), make_beliefs(5), 2)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"q": 0}, "q is 0; pass a whole number from 1 on"),
-        ({"chunk": 2.5}, "chunk is 2.5"),
-        ({"candidates": [[0, 5]]}, "candidates names item 5 in row 0, .* 0 to 4"),
-        ({"exclude": [[-1, 2]]}, "exclude names item -1 in row 0"),
-        ({"exclude": [0, 1]}, r"exclude has shape \(2,\)"),
-        ({"candidates": [[0.0, 1.0]]}, "dtype float64; pass pairs of item"),
-        ({"acquisition": "bald"}, "acquisition is 'bald'; pass a function"),
-        ({"beliefs": Beliefs(jnp.zeros(3), jnp.eye(2))}, r"covariance of shape \(2, 2\)"),
-        ({"beliefs": Beliefs(jnp.zeros(3), jnp.eye(3), 0.0)}, "noise of 0.0; pass a positive"),
-        ({"beliefs": Beliefs(jnp.zeros(3), jnp.eye(3), -1.0)}, "noise of -1.0"),
-        ({"beliefs": Beliefs(jnp.zeros(3), jnp.eye(3), 1.0, 0.0)}, "tie width of 0.0; pass a pos"),
-        ({"beliefs": Beliefs(jnp.zeros(0), jnp.zeros((0, 0)))}, "about no item"),
-    ],
-)
-@pytest.mark.parametrize("choose", [best_pairs, best_batch])
-def test_bad_arguments_are_refused(choose, change, message):
-    arguments = {"acquisition": margin_variance, "beliefs": make_beliefs(5), "q": 1, **change}
-    with pytest.raises(ValueError, match=message):
-        choose(**arguments)
 
 
 def test_what_does_not_fit_into_memory_is_refused(monkeypatch):

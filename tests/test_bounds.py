@@ -194,34 +194,3 @@ def test_theorem_2_holds_and_is_looser():
         found[form] = coverage_and_looseness(PROBLEM, least_squares, bound, size=150, draws=150)
         assert found[form][0] >= 0.9
     assert 10 < found["joint"][1] < found["theorem"][1]
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: bounds.skew_vector([]), r"labels must have shape \(M,\)"),
-        (lambda: bounds.skew_vector([0.5]), "labels must be whole numbers, got 0.5"),
-        (lambda: bounds.skew_vector([1, np.inf]), "labels must be whole numbers, got inf"),
-        (lambda: bounds.skew_vector([0, 1], 2), "labels run from 0 to 1, which are not all among"),
-        (lambda: bounds.level_constants([0.5, 0.6]), "rho must be shares that sum to 1"),
-        (lambda: bounds.skew_factor([1.0, 0.0]), "rho has one level only"),
-        (lambda: bounds.level_constants([0.5, 0.5], -1), "alpha is -1; pass a number from 0 on"),
-        (lambda: bounds.finite_class_bound([0.5, 0.5], 0), "num_examples is 0; pass a"),
-        (
-            lambda: bounds.finite_class_bound([0.5, 0.5], 9, delta=0),
-            "delta is 0; pass a number above 0 and below 1",
-        ),
-        (lambda: bounds.finite_class_bound([0.5, 0.5], 9, num_functions=0), "num_functions is 0"),
-        (lambda: bounds.finite_class_examples([0.5, 0.5], 0), "epsilon is 0; pass a"),
-        (lambda: bounds.uniform_examples([0.5, 0.5], 0.1, np.prod), "out of reach"),
-        (lambda: bounds.linear_shatter(0), "dim is 0; pass a whole number from 1 on"),
-        (lambda: bounds.linear_shatter(2)([-1, 2]), r"counts must have shape \(k,\)"),
-        (
-            lambda: bounds.linear_shatter(2, form="sum"),  # pyright: ignore[reportArgumentType]
-            "form is 'sum'; choose 'theorem' or 'joint'",
-        ),
-    ],
-)
-def test_refusals(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

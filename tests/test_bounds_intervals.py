@@ -8,7 +8,7 @@ from bounds_worlds import GaussianRatings
 from scipy.special import softmax
 
 from bayesrank import bounds
-from bayesrank.metrics import PerQuery, auc, k_partite_error, ndcg
+from bayesrank.metrics import auc, k_partite_error, ndcg
 
 PROBLEM = GaussianRatings(means=np.array([[0.0], [0.7], [1.0]]), chances=np.array([0.3, 0.4, 0.3]))
 
@@ -123,25 +123,3 @@ def test_bootstrap_of_queries():
     means = bounds.bootstrap_queries(result, num_samples=4000)
     assert means.mean() == pytest.approx(result.mean, abs=0.005)
     assert means.std() == pytest.approx(known.std() / np.sqrt(len(known)), rel=0.05)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: bounds.normal_error([1.0, 2.0], [1, 1]), "labels need two levels"),
-        (lambda: bounds.normal_error([1.0, 2.0, 3.0], [1, 1, 2]), "two examples of each"),
-        (lambda: bounds.normal_error([[1.0, 2.0]], [[1, 2]]), r"scores has shape \(1, 2\)"),
-        (lambda: bounds.bootstrap_error([1.0, 2.0, 3.0], [1, 2]), "labels has 2 entries and"),
-        (lambda: bounds.bootstrap_error([1.0, 2.0], [1, np.nan]), r"labels\[1\] is nan"),
-        (lambda: bounds.bootstrap_queries(PerQuery(np.ones((2, 3)), np.arange(3))), "has draws"),
-        (lambda: bounds.bootstrap_queries(PerQuery(np.array([np.nan]), np.arange(1))), "undefined"),
-        (lambda: bounds.posterior_error([1.0], np.ones((2, 2)) / 2), r"with n = 1 scores"),
-        (lambda: bounds.posterior_error([1.0], [[0.5, 0.6]]), "sum to 1"),
-        (lambda: bounds.posterior_error([1, np.nan], np.ones((2, 2)) / 2), r"scores\[1\] is NaN"),
-        (lambda: bounds.error_intervals([1, 2, 3, 4], [1, 1, 2, 2], posterior=[]), "is empty"),
-        (lambda: bounds.error_intervals([1.0], [1], delta=2), "delta is 2; pass a number above 0"),
-    ],
-)
-def test_refusals(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

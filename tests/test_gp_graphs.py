@@ -1,6 +1,5 @@
 """Graphs of nearest neighbours and Laplacians, against brute force and their own identities."""
 
-import re
 from typing import Any
 
 import numpy as np
@@ -113,44 +112,3 @@ def test_an_item_without_neighbours_has_a_row_of_zeros(normalized):
 
 def test_a_graph_without_edges_has_no_laplacian_to_speak_of():
     assert gp.laplacian(np.zeros((3, 3))).toarray().sum() == 0.0
-
-
-BAD_GRAPHS: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
-    "one feature list": (X[:, 0], 3, {}, "X has shape (15,); pass (n, d)"),
-    "words": (X.astype(str), 3, {}, "X has dtype <U32; pass a table of numbers"),
-    "not finite": (np.where(X == X[4, 1], np.nan, X), 3, {}, "X is nan in row 4, column 1"),
-    "half a neighbour": (X, 1.5, {}, "num_neighbors is 1.5; pass a whole number from 1 on"),
-    "a truth": (X, True, {}, "num_neighbors is True; pass a whole number from 1 on"),
-    "one item": (X[:1], 1, {}, "X has one item, which has no neighbours; pass two or more"),
-    "no neighbour": (X, 0, {}, "num_neighbors is 0; pass a whole number from 1 on"),
-    "too many": (X, 15, {}, "num_neighbors is 15, but each of the 15 items of X has only 14"),
-    "symmetry": (X, 3, {"symmetry": "both"}, "symmetry is 'both'; choose 'union' or 'mutual'"),
-    "weights": (X, 3, {"weights": "gauss"}, "weights is 'gauss'; choose 'binary' or 'heat'"),
-    "useless bandwidth": (X, 3, {"bandwidth": 1.0}, "bandwidth is 1.0; pass a positive number"),
-    "bandwidth": (X, 3, {"weights": "heat", "bandwidth": -1.0}, "bandwidth is -1.0; pass"),
-    "words for width": (X, 3, {"weights": "heat", "bandwidth": "1"}, "bandwidth is '1'; pass a"),
-    "copies": (np.zeros((9, 2)), 3, {"weights": "heat"}, "the median distance of neighbours is"),
-}
-
-
-@pytest.mark.parametrize(("X", "k", "options", "message"), BAD_GRAPHS.values(), ids=BAD_GRAPHS)
-def test_what_a_graph_of_neighbours_refuses(X, k, options, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        gp.knn_graph(X, k, **options)
-
-
-BAD_WEIGHTS: dict[str, tuple[Any, str]] = {
-    "oblong": (np.ones((2, 3)), "graph has shape (2, 3); pass (n, n)"),
-    "nothing": (np.zeros((0, 0)), "graph has shape (0, 0); pass (n, n)"),
-    "three axes": (np.zeros((2, 2, 2)), "graph has shape (2, 2, 2); pass (n, n)"),
-    "words": (np.array([["a", "b"], ["b", "a"]]), "graph has dtype <U1; pass numbers"),
-    "negative": (np.array([[0.0, -1.0], [-1.0, 0.0]]), "a weight that is negative or not finite"),
-    "not finite": (np.array([[0.0, np.nan], [np.nan, 0.0]]), "that is negative or not finite"),
-    "directed": (np.array([[0.0, 1.0], [0.0, 0.0]]), "graph is not symmetric; join two items"),
-}
-
-
-@pytest.mark.parametrize(("graph", "message"), BAD_WEIGHTS.values(), ids=BAD_WEIGHTS)
-def test_what_a_laplacian_refuses(graph, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        gp.laplacian(graph)

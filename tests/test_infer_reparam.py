@@ -134,22 +134,6 @@ def test_reparam_alone_through_a_config():
     assert list(traced(white)) == ["a_white", "a", "b"]
 
 
-@pytest.mark.parametrize(
-    ("fn", "obs", "message"),
-    [
-        (dist.Normal(0.0, 1.0), 1.0, "'a' is observed"),
-        (dist.Gamma(1.0, 1.0), None, r"'a' \(Gamma\) cannot be whitened"),
-        (dist.Normal(0.0, 1.0).mask(jnp.zeros((), bool)), None, "without a mask"),
-    ],
-)
-def test_reparam_refuses(fn, obs, message):
-    def model():
-        numpyro.sample("a", fn, obs=obs)
-
-    with pytest.raises(ValueError, match=message):
-        traced(handlers.reparam(model, config={"a": WhitenReparam()}))
-
-
 @pytest.mark.slow
 def test_nuts_mixes_where_the_centred_form_does_not():
     x = np.linspace(0.0, 1.0, 20)

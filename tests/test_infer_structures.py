@@ -328,8 +328,6 @@ def test_integrals_over_hyperparameters_are_refused(monkeypatch):
         EP(thurstone, structure="factorised").run(KEY, 9, PAIR)
     with pytest.raises(ValueError, match=f"{message}.*use EP.hyperparameters='map'"):
         EP(learned_kernel, structure="low_rank").run(KEY, *LEARNED["low_rank"][1])
-    with pytest.raises(ValueError, match="choose 'auto', 'dense'"):
-        EP(thurstone, structure="sparse")  # type: ignore[arg-type]
     monkeypatch.setattr("bayesrank.infer.posterior._MOST_TOGETHER", 30)
     keep_covariances_up_to(30, monkeypatch)
     pairs = np.stack([np.arange(40), np.arange(1, 41)], axis=1)

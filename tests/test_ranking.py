@@ -197,54 +197,6 @@ def test_import_loads_no_jax():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-BAD_SAMPLES = [
-    (np.zeros(3), r"shape \(draws, n\), got \(3,\)"),
-    (np.zeros((2, 3, 4)), r"reshape\(-1, n\)"),
-    (np.zeros((0, 3)), "at least one draw"),
-    (np.array([[0.0, np.nan]]), "nan in draw 0 of item 1"),
-    (np.array([[np.inf, 0.0]]), "inf in draw 0 of item 0"),
-    (np.array([["a", "b"]]), "real numbers"),
-    (np.array([[1j, 0.0]]), "complex"),
-]
-
-
-@pytest.mark.parametrize(("samples", "message"), BAD_SAMPLES)
-@pytest.mark.parametrize(
-    "function",
-    [
-        rank_samples,
-        prob_best,
-        lambda s: prob_top_k(s, 1),
-        expected_rank,
-        rank_interval,
-        rank_distribution,
-        pairwise_probability,
-        summarize,
-    ],
-)
-def test_bad_samples_are_refused(function, samples, message):
-    refused(message, function, samples)
-
-
-@pytest.mark.parametrize("k", [0, 4, -1, 1.5, True])
-def test_bad_k_is_refused(k):
-    for f in (prob_top_k, lambda s, k: summarize(s, k=k)):
-        refused("whole number from 1 to the number of items 3", f, np.zeros((2, 3)), k)
-
-
-@pytest.mark.parametrize("prob", [0.0, 1.0, -0.1, 90, np.nan, "0.9", None])
-def test_bad_prob_is_refused(prob):
-    for f in (rank_interval, lambda s, p: summarize(s, level=p)):
-        refused("above 0 and below 1", f, np.zeros((2, 3)), prob)
-
-
-def test_other_bad_arguments_are_refused():
-    with pytest.raises(ValueError, match="ties is 'first'; choose 'average', 'min' or 'max'"):
-        rank_samples(np.zeros((1, 2)), ties="first")  # type: ignore[arg-type]
-    for names in (["a"], "ab"):
-        refused("one name per item, 2 in all", summarize, np.zeros((1, 2)), names)
-
-
 def test_a_ranking_shows_itself_in_notebooks_and_no_name_is_markup():
     draws = np.arange(140.0) + np.random.default_rng(0).normal(size=(50, 140))
     table = summarize(draws, ["<b>", *map(str, range(139))])._repr_html_()

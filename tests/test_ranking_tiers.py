@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from refusals import refused
 from scipy.optimize import brentq
 from scipy.special import expit
 from scipy.stats import norm
@@ -156,21 +155,6 @@ def test_records_are_counts():
         assert plain.losses[item] == sum(loser == item and not t for _, loser, t in rows)
         assert plain.ties[item] == sum(item in (w, loser) and t for w, loser, t in rows)
     np.testing.assert_array_equal(plain.comparisons, np.bincount(pairs[repeated].ravel(), None, 6))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (([(0, 3)], 3), "names item 3 in row 0, but the 3 items are numbered 0 to 2"),
-        (([(0.0, 1.0)], 3), "pairs of item numbers"),
-        (([(0, 1)], 3, [True, False]), "tied has shape"),
-        (([(0, 1)], 3, None, [1.0, 2.0]), "weights has shape"),
-        (([(0, 1)], 3, None, [np.nan]), "weights is nan in row 0"),
-    ],
-)
-def test_records_that_do_not_fit_are_refused(arguments, message):
-    pairs, n, *more = arguments
-    refused(message, count_records, pairs, n, **dict(zip(("tied", "weights"), more, strict=False)))
 
 
 @pytest.mark.slow
@@ -330,18 +314,6 @@ def test_records_stand_beside_their_items():
     assert "wins" not in summarize(samples).to_dataframe()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"components": [0, 0]}, "for each of the 3 items"),
-        ({"components": [0, 2, 2]}, "not numbered 0, 1 and so on"),
-        ({"records": ItemRecords(*np.zeros((3, 2)))}, "records are of 2 items, and samples of 3"),
-    ],
-)
-def test_what_does_not_fit_is_refused(arguments, message):
-    refused(message, summarize, np.zeros((4, 3)), **arguments)
-
-
 def by_search(pairs, num_items):
     """Sets of items that can be reached from each other, the largest first."""
     left, found = set(range(num_items)), []
@@ -364,11 +336,6 @@ def test_components_are_those_of_a_search_the_largest_first():
         labels = connected_components(pairs, 15)
         groups = [set(np.flatnonzero(labels == k).tolist()) for k in range(labels.max() + 1)]
         assert groups == by_search(pairs.tolist(), 15)
-
-
-@pytest.mark.parametrize("pairs", [[0, 1], [[0.0, 1.0]], [[0, 5]], [[-1, 0]]])
-def test_what_are_no_pairs_is_refused(pairs):
-    refused("comparisons", connected_components, pairs, 5)
 
 
 def test_of_two_items_the_better_one_is_as_likely_the_best():
