@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from bayesrank.datasets import ColumnNames, DataError, ReadingNote, read_comparisons, read_scores
 from bayesrank.estimators import Ranker
-from bayesrank.estimators.score_answers import cell_scores, score_draws
+from bayesrank.estimators.score_answers import _bootstrapped, cell_scores, score_draws
 from bayesrank.solvers.scores import Board, fit_scores
 
 
@@ -287,10 +287,37 @@ def test_chances_of_repeated_cells_lie_between_the_model_and_the_share():
     assert (np.abs(own - model) < np.abs(apart))[np.abs(apart) > 0.2].all()
 
 
-def test_three_clusters_have_finite_scores():
-    random, eta = _eta(4, 30)
-    ranker = _fit(_long(random.binomial(1, expit(eta)) * 1.0, cluster=np.arange(30) % 3))
-    assert np.isfinite(ranker.samples()).all()
+def test_weights_of_few_clusters_do_not_underflow():
+    found = _bootstrapped(np.arange(8) % 4, np.full((9, 1), 1e-4), np.random.default_rng(0))
+    np.testing.assert_allclose(found.sum(1), 1.0)
+    np.testing.assert_allclose(found[:, :4], found[:, 4:])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("runs", "clusters"), [(4, 0), (1, 8)])
+def test_intervals_hold_on_boards_of_the_model(runs, clusters):
+    """Differences of scores on all tasks; the standard error of each coverage is 0.013."""
+    held = []
+    for seed in range(60):
+        random = np.random.default_rng(seed)
+        ability = random.normal(0.0, 0.7, (10, 1))
+
+        def chances(count: int, random=random, ability=ability) -> np.ndarray:
+            eta = ability - random.normal(0.0, 1.5, count)
+            if clusters:
+                group = np.arange(count) // 8
+                return expit(eta + random.normal(0.0, 0.7, (10, group[-1] + 1))[:, group])
+            return expit(eta + random.normal(0.0, 1.0, eta.shape))
+
+        truth = chances(20_000).mean(1)
+        solved = random.binomial(runs, chances(64)) * 1.0
+        groups = np.arange(64) // 8 if clusters else None
+        result = fit_scores(Board(solved, np.full(solved.shape, float(runs)), clusters=groups))
+        draws = score_draws(result, "tasks like these", 2000, random)
+        i, j = np.triu_indices(10, 1)
+        low, high = np.quantile(draws[:, i] - draws[:, j], (0.05, 0.95), axis=0)
+        held.append(((low <= truth[i] - truth[j]) & (truth[i] - truth[j] <= high)).mean())
+    assert 0.86 < np.mean(held) < 0.94
 
 
 def test_tasks_that_are_a_sample_leave_more_open():

@@ -3,13 +3,14 @@
 **On tasks like these**, the tasks of the board are a sample. A score is the mean over all tasks of
 the population, of which nothing is supposed: a Bayesian bootstrap draws weights of the tasks, or of
 the clusters, and a score is the weighted mean of the cells' chances. Weights vary as much as the
-unbiased variance of that many tasks, with the tails of Student's t.
+unbiased variance of that many tasks. So many tasks know that variance only so well, which gives
+all moves the tails of Student's t.
 
 **On these very tasks**, only runs are random, and cells that nobody ran are filled in.
 
 A draw moves the cells' chances with the abilities to first order on the scale of the link, and adds
-what abilities leave open: difficulties, advantages within clusters, and what the runs of a cell
-share.
+what abilities leave open: difficulties, advantages within clusters, and, on these tasks, what the
+runs of a cell share. On other tasks that is new, and its part in these scores is in the abilities.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -31,7 +32,7 @@ Array = Any
 ScoreQuestion = Literal["tasks like these", "these tasks"]
 QUESTIONS: tuple[ScoreQuestion, ...] = ("tasks like these", "these tasks")
 expit: Any = special.expit
-FEWEST = 3  #: tasks, or clusters, that say something of others like them
+FEWEST = 4  #: tasks, or clusters, that say something of others like them: fewer have no variance
 
 
 class CellScores(NamedTuple):
@@ -48,12 +49,16 @@ def score_draws(
     """Draws of the systems' scores, shape (num_samples, n), in units of the board."""
     tasks, count = result.tasks(), result.board.runs.shape[1]
     cells = cell_scores(result, tasks, question)
-    weights = np.full((1, count), 1.0 / count)
-    if question == "tasks like these":
-        weights = _bootstrapped(result.board.clusters, count, num_samples, random)
     by_ability, noise = _linear(result, tasks, cells, question)
     moves = (result.draws(num_samples, random) - result.mode) @ by_ability.T
     moves += normal_draws(random, noise, num_samples)
+    weights = np.full((1, count), 1.0 / count)
+    if question == "tasks like these":
+        group = np.arange(count) if result.board.clusters is None else result.board.clusters
+        groups = int(group.max()) + 1
+        tails = random.chisquare(groups - 1, (num_samples, 1)) / (groups - 1)
+        weights = _bootstrapped(group, tails * (groups - 2) / groups, random)
+        moves /= np.sqrt(tails)
     base, centre = weights @ cells.mean.T, cells.mean.mean(1)
     if result.board.kind == "number":
         return base + moves
@@ -112,16 +117,11 @@ def _expected(
     return mean, slope, (apart * chance).sum(-1)
 
 
-def _bootstrapped(
-    clusters: Array | None, count: int, num_samples: int, random: np.random.Generator
-) -> Array:
-    """Weights of the tasks by a Bayesian bootstrap of tasks or clusters, (num_samples, T)."""
-    group = np.arange(count) if clusters is None else clusters
-    groups = int(group.max()) + 1
-    tails = random.chisquare(groups - 1, (num_samples, 1)) / (groups - 1)
-    shape = np.broadcast_to(tails * (groups - 2) / groups, (num_samples, groups))
+def _bootstrapped(group: Array, shape: Array, random: np.random.Generator) -> Array:
+    """Weights of the tasks by a Bayesian bootstrap of their groups, a row for each shape."""
+    drawn = np.broadcast_to(shape, (len(shape), int(group.max()) + 1))
     # In logarithms: few groups have small shapes, of which all draws may underflow.
-    logs = np.log(random.gamma(shape + 1.0)) - random.exponential(size=shape.shape) / shape
+    logs = np.log(random.gamma(drawn + 1.0)) - random.exponential(size=drawn.shape) / shape
     return special.softmax(logs[:, group], axis=1)
 
 
@@ -130,7 +130,9 @@ def _linear(
 ) -> tuple[Array, Array]:
     """What abilities move mean scores by, (n, n), and the covariance of what they leave open."""
     n, count = result.board.runs.shape
-    by_ability, noise = np.zeros((n, n)), np.diag(cells.variance.sum(1)) / count**2
+    # What runs of a cell share on other tasks is among what abilities leave open.
+    known = np.diag(cells.variance.sum(1)) / count**2
+    by_ability, noise = np.zeros((n, n)), known * (question == "these tasks")
     for part in Cells.of(result.board).parts:
         slope, own = cells.slope[:, part.tasks] / count, tasks.part(part.tasks)
         direct, through = np.diag(slope.sum(1)), -slope @ own.slope.T
