@@ -55,36 +55,6 @@ def events(path="answers.jsonl"):
 
 
 @pytest.mark.slow
-def test_lines_are_answers_and_the_journal_goes_on(items, ask):
-    lines = ["1", "what?", "2", "s", "u", "u", "q"]
-    code, out, _ = ask(lines, items, "--question", "Which wakes you?")
-    assert code == 0
-    (only,) = events()
-    assert only.kind == "answer" and only.judge is None
-    first = out.split("[1] ")[1].split("   [2] ")
-    asked = first[0], first[1].split("\n")[0].strip()
-    names = ("Espresso", "Latte", "[b]Mokka", "Filter")
-    assert (names[only.first], names[only.second]) == asked
-    assert f"Saved: {asked[0]} over {asked[1]}." in out
-    for text in (
-        "Which wakes you?",
-        "0 answered; Top 3:",
-        "Press 1 or 2",
-        "Skipped; it will not be asked again.",
-        "Taken back:",
-        "1 answer saved to answers.jsonl (1 new). Run the same command to",
-    ):
-        assert text in out
-    price = {"Espresso": "2.5", "Latte": "3.4", "[b]Mokka": "2.9", "Filter": "1.8"}
-    shown = next(line for line in out.split("\n") if line.startswith("price"))
-    assert shown.split() == ["price", price[asked[0]], price[asked[1]]]
-
-    code, out, _ = ask(["1"], items, "--judge", "Ann")  # and then no more
-    assert code == 0 and "\n1 answered; " in out and "2 answers saved" in out
-    assert events()[1].judge == "Ann" and "90% ranks" in out
-
-
-@pytest.mark.slow
 def test_ties_and_items_that_come_and_go(items, ask):
     code, out, _ = ask(["=", "1", "q"], items)
     assert code == 0 and [event.kind for event in events()] == ["tie", "answer"]
@@ -157,32 +127,6 @@ def test_every_question_asked(items, ask):
     assert "1 answer saved to answers.jsonl. Run the same" in out
 
 
-def test_export_is_read_by_rank(items, ask, tmp_path, capsys):
-    ask(["1", "q"], items, "--journal", "j.jsonl", "--judge", "Ann")
-    ask(["2", "q"], items, "--journal", "j.jsonl")
-    assert run("rank", "j.jsonl") == 2  # and the hint is what is done below
-    hint = "bayesrank ask ITEMS --journal j.jsonl --export answers.csv"
-    assert hint in capsys.readouterr().err
-    # Also while another process asks.
-    contents = read_journal("j.jsonl")
-    with Journal("j.jsonl", {k: contents.header[k] for k in ("items", "names", "features")}):
-        code, out, _ = ask([], items, "--journal", "j.jsonl", "--export", "out.csv")
-    assert code == 0
-    assert out == (
-        "2 answers are in out.csv; rank them with: python -m bayesrank rank out.csv --items "
-        f"{items} --no-home\n"
-    )
-    data = read_comparisons("out.csv", items)
-    assert data.comparisons.tolist() == [[e.first, e.second] for e in events("j.jsonl")]
-    assert data.judge_names == ("Ann", "unnamed")
-    with open("out.csv", newline="") as file:
-        rows = list(csv.reader(file))
-    assert rows[0] == ["first", "second", "preference", "judge"]
-    assert [row[2:] for row in rows[1:]] == [["first", "Ann"], ["second", "unnamed"]]
-    assert data.position is not None and data.position.tolist() == [1.0, -1.0]
-    assert sorted(os.listdir(tmp_path)) == ["items.csv", "j.jsonl", "out.csv"]
-
-
 @pytest.mark.parametrize(
     ("args", "message"),
     [
@@ -205,6 +149,19 @@ def test_what_is_wrong_is_one_line(items, ask, args, message):
     code, out, err = ask([], *args)
     assert code == 2 and out == ""
     assert message in err and err.startswith("Error: ") and err.count("\n") == 1
+
+
+def test_answers_are_exported_while_another_process_asks(items, ask, tmp_path):
+    ask(["1", "q"], items, "--judge", "Ann")
+    ask(["2", "q"], items)
+    contents = read_journal("answers.jsonl")
+    with Journal("answers.jsonl", {k: contents.header[k] for k in ("items", "names", "features")}):
+        code, *_ = ask([], items, "--export", "out.csv")
+    data = read_comparisons("out.csv", items)
+    assert code == 0 and data.comparisons.tolist() == [[e.first, e.second] for e in events()]
+    assert data.judge_names == ("Ann", "unnamed")
+    assert data.position is not None and data.position.tolist() == [1.0, -1.0]
+    assert sorted(os.listdir(tmp_path)) == ["answers.jsonl", "items.csv", "out.csv"]
 
 
 def test_exports_that_cannot_be(items, ask):

@@ -232,9 +232,7 @@ def test_components_that_no_comparison_links_are_ranked_each_by_itself(tmp_path,
     games.write_text("winner,loser\nAda,Bob\nBob,Cy\nDot,Eve\n")
     arguments = ["rank", "games.csv", "--crosscheck", "none", "--quiet"]
     arguments += ["--hyperparameters", "prior"]
-    text, _ = run(*arguments)
-    assert text.startswith("The items form 2 groups with no comparisons between them")
-    assert "warning      Connected" in text and "(the smallest: Dot, Eve)" in text
+    run(*arguments)
     table = pd.read_csv("bayesrank-out/ranking.csv")
     assert table["component"].tolist() == [1, 1, 1, 2, 2]
     assert table["rank"].tolist() == [1, 2, 3, 1, 2]

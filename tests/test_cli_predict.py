@@ -5,7 +5,6 @@ import io
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -149,34 +148,3 @@ def test_what_cannot_be_used_is_refused_in_one_line(at, args, message, capsys):
     assert run(*args) == 2
     printed = capsys.readouterr()
     assert printed.out == "" and message in printed.err and printed.err.count("\n") == 1
-
-
-@pytest.fixture
-def said_of(tmp_path, capsys):
-    """What predict says of pairs, after rank has read games."""
-
-    def said(games: str, pairs: str) -> Any:
-        (tmp_path / "games.csv").write_text(games)
-        (tmp_path / "pairs.csv").write_text(pairs)
-        out = tmp_path / "out"
-        ranked = run("rank", tmp_path / "games.csv", "--out", out, "--crosscheck", "none")
-        capsys.readouterr()
-        assert ranked == run("predict", out, tmp_path / "pairs.csv") == 0
-        return capsys.readouterr()
-
-    return said
-
-
-@pytest.mark.slow
-def test_probabilities_without_the_advantage_of_a_position_are_said_to_be(said_of):
-    """A file of games to come names who is at home, too, and that is not used."""
-    said = said_of("home,away,result\na,b,H\nb,c,A\nc,a,H\n", "home,away\na,b\nb,a\n")
-    assert "leave out the advantage of playing at home" in said.err
-    one, other = (float(row["win"]) for row in csv.DictReader(io.StringIO(said.out)))
-    assert one + other == pytest.approx(1.0, abs=1e-5)
-
-
-@pytest.mark.slow
-def test_pairs_that_no_comparison_links_are_counted(said_of):
-    said = said_of("winner,loser\na,b\nc,d\n", "first,second\na,b\na,c\nd,b\n")
-    assert "no comparison links the items of 2 pairs: their" in said.err

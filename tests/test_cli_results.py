@@ -31,14 +31,13 @@ z,x,model_b,k
 x,z,model_a,j
 z,y,model_a,j
 """
-BLOCKS = "winner,loser\na,b\nb,a\nc,d\n"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Results of games with ties, of a log with judges, and of two components."""
+    """Results of games with ties, and of a log with judges."""
     folder = tmp_path_factory.mktemp("results")
-    for name, text in (("games", GAMES), ("log", LOG), ("blocks", BLOCKS)):
+    for name, text in (("games", GAMES), ("log", LOG)):
         (folder / f"{name}.csv").write_text(text)
         options = ("--out", folder / name, "--crosscheck", "none", "--quiet")
         assert run("rank", folder / f"{name}.csv", *options, "--hyperparameters", "prior") == 0
@@ -69,20 +68,6 @@ def test_two_items_compare_as_the_ranker_says(at, capsys, results, first, second
     assert better == f"{first} is better than {second} with probability {100 * share:.1f}%."
     low, high = np.quantile(draws[:, 0] - draws[:, 1], [0.25, 0.75])
     assert gap.endswith(f"(50% interval {low:+.2f} to {high:+.2f}).")
-
-
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        ("games ada ada", "'ada' is given twice"),
-        ("games ada boB", "unknown item 'boB'; did you mean 'bob'?"),
-        ("blocks a c", "no comparison links 'a' and 'c'"),
-        ("nowhere a c", "nowhere: there is no ranker.npz in it"),
-    ],
-)
-def test_what_cannot_be_compared_is_refused(at, capsys, arguments, message):
-    assert run("compare", *arguments.split()) == 2
-    assert message in capsys.readouterr().err
 
 
 def information(mean, variance, noise, width):
