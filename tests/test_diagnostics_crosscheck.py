@@ -263,24 +263,6 @@ def test_programs_that_look_at_their_arguments_or_mask(capsys):
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"engines": ("ep", "laplace")}, "engines must be different ones of"),
-        ({"engines": ("ep", "ep")}, "engines must be different ones of"),
-        ({"engines": ("nuts",)}, "must name an engine to check"),
-        ({"num_warmup": 0}, "num_warmup is 0; pass a whole number from 1"),
-        ({"num_samples": 3}, "num_samples is 3; pass a whole number from 4"),
-        ({"num_chains": 0}, "num_chains is 0; pass a whole"),
-        ({"num_steps": 0}, "num_steps is 0; pass a whole"),
-        ({"contrast": "triples"}, "contrast is 'triples'; choose 'elements' or 'pairs'"),
-        ({"tolerance": 0.0}, "tolerance is 0.0; pass a positive number"),
-    ],
-)
-def test_arguments_are_checked(change, message):
-    refused(message, crosscheck, regression, X, Y, 0.5, **change)
-
-
 def test_a_result_brings_its_own_arguments(checked):
     refused("has its own arguments and hyperparameters", crosscheck, checked[0].ep, X)
 

@@ -1,7 +1,6 @@
 """The PIT of levels: uniform for right predictions, and not for wrong ones."""
 
 import numpy as np
-import pytest
 from scipy import stats
 
 from bayesrank.diagnostics import randomized_pit
@@ -19,10 +18,3 @@ def test_pit_is_within_its_level_and_uniform_if_predictions_are_right():
     assert stats.kstest(values, "uniform").pvalue > 0.05
     narrow = PROBABILITY**3 / (PROBABILITY**3).sum(axis=1, keepdims=True)
     assert stats.kstest(randomized_pit(narrow, LEVELS), "uniform").pvalue < 0.01
-
-
-def test_what_does_not_fit_is_refused():
-    with pytest.raises(ValueError, match=r"levels \(3,\)"):
-        randomized_pit(PROBABILITY, LEVELS[:3])
-    with pytest.raises(ValueError, match="columns for 0 to 2"):
-        randomized_pit(PROBABILITY[:, :3], LEVELS)

@@ -169,17 +169,6 @@ def test_margins_in_time_against_weighted_draws_of_the_prior():
     assert np.abs(np.cov(drawn.T) / np.outer(sd, sd) - covariance / np.outer(sd, sd)).max() < 0.15
 
 
-@pytest.mark.parametrize("games", [[(0, 3)], [(0, -1)], [(0.0, 1.0)]])
-def test_games_of_items_without_skills_are_refused(games):
-    with pytest.raises(ValueError, match="comparisons (names item|has shape)"):
-        transitivity(games, np.zeros((10, 3)), ndtr)
-
-
-def test_games_do_not_count_less_than_never():
-    with pytest.raises(ValueError, match="weights is nan in row 1; pass finite numbers from zero"):
-        transitivity([(0, 1), (1, 2)], np.zeros((10, 3)), ndtr, weights=[1.0, np.nan])
-
-
 def test_only_the_rows_that_are_asked_for_are_drawn():
     said = {"times": np.array([0.0, 1.0]), "period": np.array([0, 1, 1]), "process": "walk"}
     result = SimpleNamespace(model_args=(2, np.array([[0, 1], [0, 1], [1, 0]])), model_kwargs=said)

@@ -161,20 +161,3 @@ def test_ep_and_the_ensemble_find_the_bayes_point(posterior, rules):
         assert (levels[i] == levels[0]).mean() > agreement
         difference = np.abs(levels[i] - TRUTH) - np.abs(levels[0] - TRUTH)
         assert losses[i] - losses[0] < 3.0 * difference.std() / np.sqrt(len(TRUTH)) + 1e-12
-
-
-@pytest.mark.parametrize(
-    ("X", "y", "num_levels", "message"),
-    [
-        (X, Y, 1, "num_levels is 1"),
-        (X, Y, 2.5, "num_levels is 2.5"),
-        (X[0], Y, K, r"X has shape \(2,\)"),
-        (X, Y[:5], K, r"y has shape \(5,\)"),
-        (X, Y.astype(float), K, "dtype float64"),
-        (X, Y - 1, K, r"y is 0 in row \d+; pass levels from 1 to 3"),
-        (X, Y, 2, r"y is 3 in row \d+; pass levels from 1 to 2"),
-    ],
-)
-def test_arguments_that_cannot_be_used_are_named(X, y, num_levels, message):
-    with pytest.raises(ValueError, match=message):
-        _sites(X, y, num_levels=num_levels)

@@ -113,23 +113,6 @@ def test_prior_and_new_items_are_those_of_the_warped_kernel(warped):
 
 
 @pytest.mark.parametrize(
-    ("laplacian", "message"),
-    [
-        (L[:5, :5], "laplacian has shape (5, 5); pass (12, 12), a row and a column for each row"),
-        (L.astype(str), "laplacian has dtype <U32; pass a matrix of numbers"),
-        (np.where(L == L[0, 0], np.nan, L), "laplacian is nan in row 0, column 0"),
-        (np.triu(L), "laplacian is not symmetric; make it of a graph whose edges"),
-        (GRAPH, "laplacian is not positive semi-definite, as a Laplacian is; pass"),
-        (-L, "laplacian is not positive semi-definite"),
-    ],
-)
-def test_what_is_no_laplacian_is_refused(laplacian, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        with handlers.seed(rng_seed=0), handlers.condition(data=HYPER):
-            preference_gp(X, laplacian=laplacian)
-
-
-@pytest.mark.parametrize(
     ("pairs", "laplacian", "message"),
     [
         (COMPARISONS, np.triu(L), "laplacian is not symmetric"),
@@ -203,19 +186,3 @@ def test_a_matrix_and_a_function_are_graphs_too(figure_1):
         assert other.__sklearn_clone__().get_params().keys() == other.get_params().keys()
     assert with_graph.__sklearn_clone__().get_params()["laplacian"] == 3
     assert with_graph.params_["graph_weight"] == 1.0
-
-
-@pytest.mark.parametrize(
-    ("laplacian", "message"),
-    [
-        (35, "laplacian is 35; as a number of nearest neighbours of each of the 35 items"),
-        (0, "laplacian is 0; as a number of nearest neighbours"),
-        ("knn", "laplacian is 'knn'; pass a number of nearest neighbours, the Laplacian of"),
-        (True, "laplacian is True; pass a number of nearest neighbours"),
-        (L, "laplacian has shape (12, 12); pass (35, 35)"),
-        (lambda X: gp.knn_graph(X, 3), "laplacian is not positive semi-definite"),
-    ],
-)
-def test_what_the_estimator_refuses(laplacian, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        PreferenceGP(laplacian=laplacian).fit(SPIRAL, [(34, 0)])
