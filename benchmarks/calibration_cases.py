@@ -49,7 +49,7 @@ from benchmarks.calibration_people import (
     ratings,
     styled,
 )
-from benchmarks.dynamic import skills_now
+from benchmarks.dynamic import league_skills
 
 _ERROR_DRIVEN = "moved by errors, one example at a time: no distribution"
 POINTS = {
@@ -107,9 +107,9 @@ def ordinal(seed: int, **options: Any) -> Trial:
     return of_draws(model.result.get_samples()["f"], truth["f"])
 
 
-def moving_skills(seed: int, process: str) -> Trial:
-    """Eight players, 120 games at ten times: their skills at the last."""
-    return of_draws(*skills_now(seed, process))
+def moving_skills(seed: int, process: str, moment: int = -1) -> Trial:
+    """Eight players, 120 games at ten times: their skills at the last, or at another."""
+    return of_draws(*league_skills(seed, process, moment))
 
 
 def orders(seed: int, **options: Any) -> Trial:
@@ -288,8 +288,9 @@ def _all() -> Iterator[Case]:
     yield case("PreferenceGP, maximum", preference, **maximum)
     yield case("OrdinalGP", ordinal)
     yield case("OrdinalGP, maximum", ordinal, **maximum)
-    yield case("Ranker, time: walk", moving_skills, process="walk")
-    yield case("Ranker, time: matern12", moving_skills, process="matern12")
+    for name, moment in (("time", -1), ("past skills", 3)):
+        for process in ("walk", "matern12"):
+            yield case(f"Ranker, {name}: {process}", moving_skills, process=process, moment=moment)
     yield case("Ranker, orders", orders)
     yield case("Ranker, orders, maximum", orders, **maximum)
     yield case("orders as pairs (not to be done)", orders_as_pairs)

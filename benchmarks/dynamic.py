@@ -269,8 +269,8 @@ def _kickscore_spread(pairs: Any, times: Array, period: Any) -> Array:
     return _of_pairs(np.diag(own))
 
 
-def skills_now(seed: int, process: Any) -> tuple[Array, Array]:
-    """Posterior draws (S, 8) of current skills in a simulated league, and the true ones.
+def league_skills(seed: int, process: Any, moment: int = -1) -> tuple[Array, Array]:
+    """Posterior draws (S, 8) of skills in a simulated league, and the true ones, at a moment.
 
     Eight players, 120 games at 10 times, hyperparameters drawn from the priors and integrated over.
     """
@@ -285,7 +285,8 @@ def skills_now(seed: int, process: Any) -> tuple[Array, Array]:
     lost = margin + np.sqrt(2.0) * rng.normal(size=120) < 0.0
     pairs[lost] = pairs[lost, ::-1]
     ranker = Ranker(time=process, items=range(8), random_state=seed)
-    return ranker.fit(pairs, time=times[period]).result.get_samples()["f"], skill[-1]
+    ranker.fit(pairs, time=times[period])
+    return ranker.samples(time=times[moment]), skill[moment]
 
 
 def coverage(leagues: int, process: Any = "walk") -> dict[str, Array]:
@@ -293,7 +294,7 @@ def coverage(leagues: int, process: Any = "walk") -> dict[str, Array]:
     held: dict[str, list[float]] = {"skills": [], "differences": []}
     first, second = np.triu_indices(8, 1)
     for seed in range(leagues):
-        draws, now = skills_now(seed, process)
+        draws, now = league_skills(seed, process)
         for name, seen, true in (
             ("skills", draws, now),
             ("differences", draws[:, first] - draws[:, second], now[first] - now[second]),

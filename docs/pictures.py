@@ -26,6 +26,10 @@ def _ranking(scope: Scope) -> None:
     plots.plot_ranking(scope["ranker"].rank(), max_items=10)
 
 
+def _as_drawn(scope: Scope) -> None:
+    """What the programs themselves have drawn."""
+
+
 def _loop(scope: Scope) -> None:
     plots.plot_ranking(scope["ranking"])
 
@@ -100,6 +104,7 @@ PICTURES: dict[str, tuple[int, Callable[[Scope], None]]] = {
     "lists": (1, _lists),
     "next": (1, _loop),
     "orders": (1, _ranking),
+    "over-time": (3, _as_drawn),
     "panel": (1, _judges),
     "predictions": (1, _pairs),
     "ratings": (1, _similar),
@@ -108,9 +113,14 @@ PICTURES: dict[str, tuple[int, Callable[[Scope], None]]] = {
 }
 
 
-def draw(page: str, target: Path) -> None:
+# Second pictures, and the pages that have them.
+_PAGE_OF = {"over-time": "leagues"}
+
+
+def draw(name: str, target: Path) -> None:
     """Run the programs of a page, and save its picture."""
-    number, picture = PICTURES[page]
+    number, picture = PICTURES[name]
+    page = _PAGE_OF.get(name, name)
     text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
     scope: Scope = {"__name__": page}
     for program in re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)[:number]:
@@ -123,5 +133,5 @@ def draw(page: str, target: Path) -> None:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        for page in sys.argv[1:] or PICTURES:
-            draw(page, PAGES / "images" / f"{page}.png")
+        for name in sys.argv[1:] or PICTURES:
+            draw(name, PAGES / "images" / f"{name}.png")

@@ -15,6 +15,7 @@ from bayesrank.infer.gaussian.rows import Rows
 from bayesrank.models import dynamic_thurstone
 from bayesrank.solvers.comparisons import DynamicEP
 from bayesrank.solvers.comparisons.chain import ChainPrior, Visits
+from bayesrank.solvers.comparisons.dynamic import states_at
 
 NUM_ITEMS = 4
 TIMES = np.array([0.0, 0.07, 0.5, 1.0])
@@ -37,9 +38,11 @@ def kernel(process: str, scale: float, pace: float) -> np.ndarray:
     return scale**2 * (1 + np.sqrt(3) * lag) * np.exp(-np.sqrt(3) * lag)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("process", ["walk", "matern12", "matern32"])
 def test_gaussian_observations_are_a_dense_gaussian_process_regression(process):
     pairs, period = season(15)
+    period = np.where(period == 1, 0, period)  # at one of the times there is no comparison
     rng = np.random.default_rng(1)
     tau, nu = rng.gamma(1.0, size=15), rng.normal(size=15)
     design = np.zeros((15, len(TIMES), NUM_ITEMS))
@@ -72,6 +75,9 @@ def test_gaussian_observations_are_a_dense_gaussian_process_regression(process):
         scales = jnp.array([0.8, 1.3])
         chain = jax.jit(jax.value_and_grad(solve, has_aux=True))
         (log_normaliser, posterior), slope = chain(scales)
+        prior = ChainPrior(process, NUM_ITEMS, scales, visits, jnp.zeros(0, int))
+        when = np.array([2, 0, 3, 1])  # in any order
+        means, covariances = jax.jit(prior.states_at)(tau, nu, TIMES[when])
     mean, covariance, expected = dense(np.array([0.8, 1.3]))
     assert posterior.valid
     np.testing.assert_allclose(log_normaliser, expected, atol=1e-9)
@@ -82,6 +88,11 @@ def test_gaussian_observations_are_a_dense_gaussian_process_regression(process):
     np.testing.assert_allclose(posterior.mean[:NUM_ITEMS], mean[last], atol=1e-9)
     own = posterior.core.covariance[:NUM_ITEMS, :NUM_ITEMS]
     np.testing.assert_allclose(own, covariance[last, last], atol=1e-9)
+    for place, number in enumerate(when):
+        at = slice(number * NUM_ITEMS, (number + 1) * NUM_ITEMS)
+        own = covariances[place, :NUM_ITEMS, :NUM_ITEMS]
+        np.testing.assert_allclose(means[place, :NUM_ITEMS], mean[at], atol=1e-9)
+        np.testing.assert_allclose(own, covariance[at, at], atol=1e-9)
     steps = 1e-5 * np.eye(2)
     ends = [dense(np.array([0.8, 1.3]) + s)[2] - dense(np.array([0.8, 1.3]) - s)[2] for s in steps]
     np.testing.assert_allclose(slope, np.array(ends) / 2e-5, atol=1e-6)
@@ -108,6 +119,14 @@ def test_the_solver_has_the_fixed_point_of_ep_on_the_joint_program(process, ties
         np.testing.assert_allclose(chains.mean[site], joint.mean[site], atol=1e-5)
         np.testing.assert_allclose(chains.covariance[site], joint.covariance[site], atol=1e-5)
     np.testing.assert_allclose(chains.log_evidence, joint.log_evidence, atol=1e-4)
+    when = np.array([1, 0, 2])
+    parts = list(states_at(chains, TIMES[when]))
+    weights, means = np.array([p.weight for p in parts]), np.array([p.means for p in parts])
+    own = np.array([np.diagonal(part.covariances, axis1=1, axis2=2) for part in parts])
+    mean = np.tensordot(weights, means, 1)
+    sd = np.sqrt(np.tensordot(weights, own + (means - mean) ** 2, 1))
+    np.testing.assert_allclose(mean[:, :NUM_ITEMS].T, joint.mean["past"][:, when], atol=1e-4)
+    np.testing.assert_allclose(sd[:, :NUM_ITEMS].T, joint.sd["past"][:, when], atol=1e-4)
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from bayesrank import plots
 from bayesrank.ranking import pairwise_probability, summarize
 
 NAMES = ["$5 {a_ $", "a very long name, much too long 7b-instruct", "eve", "dan"]
+OVER = np.zeros((2, 4)), np.ones((2, 4))
 MEANS, SDS = np.array([1.0, -2.0, 4.0, 0.0]), np.array([1.0, 2.0, 0.5, 3.0])
 
 
@@ -55,6 +56,7 @@ PICTURES: dict[str, Callable[..., Any]] = {
     "pairs": lambda names, **ax: draw_pairs(make_draws(4), names, **ax),
     "similarity": lambda names, **ax: plots.plot_similarity(np.eye(4), names, **ax),
     "tastes": lambda names, **ax: plots.plot_tastes(MEANS, SDS, names, **ax),
+    "time": lambda names, **ax: plots.plot_skills_over_time([0, 1], *OVER, names, **ax),
 }
 
 
@@ -87,6 +89,9 @@ REFUSED: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]] =
     (plots.plot_similarity, (np.diag([1.0, 0.0]), "ab"), {}, "kernel is not a covariance"),
     (plots.plot_tastes, ([0.0], [1.0, 2.0], ["a"]), {}, "have 1, 2 and 1 entries; pass one of"),
     (plots.plot_tastes, ([], [], []), {}, "have 0, 0 and 0 entries"),
+    (plots.plot_skills_over_time, ([0.0], *OVER, NAMES), {}, r"shapes \(1,\), \(2, 4\) and"),
+    (plots.plot_skills_over_time, ([1, 0], *OVER, NAMES), {}, "times do not increase; sort"),
+    (plots.plot_skills_over_time, ([0, 1], *OVER, NAMES), {"level": 1}, "level is 1"),
 ]
 
 
@@ -112,6 +117,21 @@ def test_ranking_shows_every_item_with_its_numbers():
     top, bottom = ax.get_ylim()
     assert top > bottom, "the best item is not on top"
     assert "90%" in ax.get_title() and "higher is better" in ax.get_xlabel()
+
+
+def test_skills_over_time_have_lines_bands_and_names_that_are_apart():
+    days = np.array(["2024-01-01", "2024-02-01", "2024-03-01"], "datetime64[D]")
+    means, sds = np.array([[0.0, 1.0], [1.0, 1.0], [2.0, 2.0]]), np.ones((3, 2))
+    ax = plots.plot_skills_over_time(days, means, sds, ["eve", "dan"], level=0.5)
+    for item, line in enumerate(ax.get_lines()):
+        np.testing.assert_allclose(np.asarray(line.get_ydata(), float), means[:, item])
+        band = np.asarray(ax.collections[item].get_paths()[0].vertices)[:, 1]
+        np.testing.assert_allclose(
+            [band.min(), band.max()], means[[0, 2], item] + [-0.6745, 0.6745], atol=1e-4
+        )
+    heights = [text.get_position()[1] for text in ax.texts]
+    assert abs(heights[0] - heights[1]) > 0.1 and np.isclose(np.mean(heights), 2.0)
+    assert "50%" in ax.get_title()
 
 
 def test_provisional_items_have_hollow_dots():

@@ -225,6 +225,7 @@ rank = command(
     option("--scores", click.Choice(["solved", "grade", "number", "none"])),
     option("--outcome-codes", metavar="FIRST,SECOND[,TIE]", default="", callback=_codes),
     option("--date-format", metavar="FORMAT"),
+    option("--at", metavar="TIME"),
     option("--fold-names", is_flag=True),
     option("--home/--no-home", default=None),
     option("--by-category", is_flag=True),

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from bayesrank.estimators import Ranker
 
 
-FIGURES = ("ranking.png", "pairs.png", "crosscheck.png")
+FIGURES = ("ranking.png", "pairs.png", "crosscheck.png", "over-time.png")
 RANKER = "ranker.npz"
 FILES = ("report.html", "card.png", "ranking.csv", DOCUMENT, RANKER, "posterior.nc", *FIGURES)
 
@@ -50,6 +50,7 @@ _LARGEST_RANKER = 200_000_000  # bytes
 _DRAWS, _FEWEST_DRAWS = 2000, 200
 _NUMBERS_DRAWN = 20_000_000  # 160 MB, several times over
 _NAMED = 5  # judges or categories by name
+_MOMENTS, _LINES = 60, 6  # of the picture of skills over time: times, and best items
 
 
 class Settings(NamedTuple):
@@ -74,6 +75,7 @@ class Settings(NamedTuple):
     anchor: tuple[str, float] | None = None  #: an item, and its Elo points
     overall: Literal["average", "unseen"] = "average"  #: see `Ranker`
     format: str = "table"  #: or "csv" or "json": what is printed
+    at: Any = None  #: number or date to rank as of, if not the last comparison
 
 
 class Ranked(NamedTuple):
@@ -91,6 +93,7 @@ class Ranking(NamedTuple):
     skills: np.ndarray  #: draws, shape (draws, n)
     rankings: tuple[Ranked, ...]  #: of all, and by category where that is asked for
     elo: EloScale | None = None  #: where it is asked for
+    at: Any = None  #: time that they are of, if not the last
 
     @property
     def summary(self) -> RankSummary:
@@ -100,7 +103,8 @@ class Ranking(NamedTuple):
     def better(self, names: Sequence[Hashable]) -> np.ndarray:
         """Probability that each of some items is better than each other, shape (m, m)."""
         pairs = list(itertools.product(names, repeat=2))
-        return self.ranker.prob_better(pairs).reshape(len(names), -1)
+        when = {} if self.at is None else {"time": self.at}
+        return self.ranker.prob_better(pairs, **when).reshape(len(names), -1)
 
     def legend(self, titles: Collection[str]) -> dict[str, str]:
         """What the columns of these titles mean."""
@@ -195,24 +199,34 @@ def rank_items(data: ComparisonData, settings: Settings, steps: Steps) -> Rankin
     if data.scores is not None:
         return _of_scores(ranker, settings)
     with steps.step("Ranking"):
-        skills, params = ranker.samples(), ranker.params_
+        skills, params = ranker.samples(time=settings.at), ranker.params_
         how: dict[str, Any] = {
             "level": settings.level,
             "anchor": settings.anchor and settings.anchor[0],
+            "time": settings.at,
         }
-        summary = ranker.rank(**how)
-        summary = _with_records(summary, data) if summary.records is None else summary
+        summary, until = ranker.rank(**how), _until(data, settings.at)
+        summary = _with_records(summary, until) if summary.records is None else summary
 
         def ranked(category: str, summary: RankSummary, skills: np.ndarray) -> Ranked:
             needed = partial(needed_comparisons, skills, params, settings.level)
-            return Ranked(category, summary, headline(summary, needed))
+            # None can be added to the past.
+            said = headline(summary, needed if until is data else lambda tied: "")
+            return Ranked(category, summary, said)
 
         rankings = [ranked("", summary, skills)]
         for number, name in enumerate(data.category_names if settings.by_category else ()):
-            inside = data.where(data.categories == number)
+            inside = until.where(until.categories == number)
             own = _with_records(ranker.rank(category=name, **how), inside)
-            rankings.append(ranked(name, own, ranker.samples(name)))
-    return Ranking(ranker, skills, tuple(rankings), _elo(settings, params))
+            rankings.append(ranked(name, own, ranker.samples(name, settings.at)))
+    return Ranking(ranker, skills, tuple(rankings), _elo(settings, params), settings.at)
+
+
+def _until(data: ComparisonData, at: Any) -> ComparisonData:
+    """The comparisons up to a time; all, if there is none later."""
+    if at is None or data.times is None or at >= data.times.max():
+        return data
+    return data.where(data.times <= at)
 
 
 def _of_scores(ranker: "Ranker", settings: Settings) -> Ranking:
@@ -263,7 +277,7 @@ def analyse(data: ComparisonData, settings: Settings, ranking: Ranking, steps: S
     if settings.save == "all":
         with steps.step("Drawing"):
             figures, posterior = _draw(data, ranking, check), netcdf(ranker.to_arviz())
-    notes = (*notes_on(data, ranker.params_), *ranker.notes(settings.level))
+    notes = (*notes_on(data, ranker.params_, settings.at), *ranker.notes(settings.level))
     how = method(data, ranker.params_, _spread(result, settings.level), settings.level)
     return Analysis(checks, notes, how, posterior, figures)
 
@@ -344,7 +358,12 @@ def _spread(result: Any, level: float) -> dict[str, np.ndarray] | None:
 
 
 def _draw(data: ComparisonData, ranking: Ranking, check: "CrossCheck | None") -> dict[str, bytes]:
-    from bayesrank.plots import plot_crosscheck, plot_pairwise, plot_ranking
+    from bayesrank.plots import (
+        plot_crosscheck,
+        plot_pairwise,
+        plot_ranking,
+        plot_skills_over_time,
+    )
 
     summary, unit_of = ranking.summary, {}
     first = [data.names[i] for i in summary.indices[:MOST_PAIRS]]
@@ -354,6 +373,13 @@ def _draw(data: ComparisonData, ranking: Ranking, check: "CrossCheck | None") ->
         ends = ("mean", "skill_lower", "skill_upper")
         summary = replace(summary, **{end: ranking.elo.of(getattr(summary, end)) for end in ends})
     figures = {"ranking.png": drawn(plot_ranking, summary, **unit_of), "pairs.png": pairs}
+    if data.times is not None:
+        span = data.times.min(), data.times.max()
+        times = np.unique(span[0] + np.linspace(0.0, 1.0, _MOMENTS) * (span[1] - span[0]))
+        skills, drawn_ = ranking.ranker.skills_at(times), summary.indices[:_LINES]
+        named = [data.names[i] for i in drawn_]
+        over = (each[:, drawn_] for each in skills)
+        figures["over-time.png"] = drawn(plot_skills_over_time, times, *over, named)
     if check is not None:
         figures["crosscheck.png"] = drawn(plot_crosscheck, check, labels={"f": "skill"})
     return figures

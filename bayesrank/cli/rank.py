@@ -1,10 +1,13 @@
 """The commands `rank` and `demo`: comparisons in; a ranking, its checks, and files out."""
 
+import math
 from dataclasses import fields, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 from rich.console import Console
 
 from bayesrank._names import meant, shown
@@ -12,6 +15,7 @@ from bayesrank.cli.app import say
 from bayesrank.cli.pipeline import Settings, dry_run, rank_and_write
 from bayesrank.cli.progress import Steps
 from bayesrank.cli.scores import refuse_options
+from bayesrank.cli.words import moment
 from bayesrank.datasets import ColumnNames, ComparisonData, load_nfl, read_comparisons
 from bayesrank.datasets.counted import is_counted
 
@@ -43,6 +47,8 @@ def rank(comparisons: Path, items: Path | None, home: bool | None, **options: An
     data = _read(comparisons, items, names, options["quiet"])
     if data.scores is not None:
         refuse_options(options | {"home": home})
+    if options["at"] is not None:
+        options["at"] = _moment(options["at"], data, names.date_format)
     data = _settled(data, names, home)
     if options["by_category"]:
         _refuse_no_categories(data, "--by-category")
@@ -81,6 +87,35 @@ def _settled(data: ComparisonData, names: ColumnNames, home: bool | None) -> Com
         "the column's name)."
     )
     return replace(data, judges=None, judge_names=())
+
+
+def _moment(text: str, data: ComparisonData, date_format: str | None) -> Any:
+    """Read a time as the file has them, from the first comparison on."""
+    if data.times is None:
+        raise click.UsageError(
+            "--at: the file has no times; name the column that says when comparisons were with "
+            "--time."
+        )
+    dates, date = data.times.dtype.kind == "M", None
+    kind = "date as in 2024-05-31" if date_format is None else f"date written as {date_format!r}"
+    try:
+        if not dates:
+            kind, at = "number, as times in the file are", float(text)
+        elif date_format is None:
+            at = date = datetime.fromisoformat(text)
+        else:
+            at = date = datetime.strptime(text, date_format)
+    except ValueError:
+        at = math.nan
+    if at != at or (date is not None and date.tzinfo is not None):
+        raise click.UsageError(f"--at: {text!r} is not a {kind}; write it so.")
+    at = np.datetime64(date) if dates else at
+    if at < data.times.min():
+        raise click.UsageError(
+            f"--at: {text} is before the first comparison; give {moment(data.times.min())} or a "
+            "later time."
+        )
+    return at
 
 
 def _refuse_no_categories(data: ComparisonData, option: str) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _FEWEST = 10  # tasks or clusters; intervals of differences cover 84% with 8 clusters
 _TOGETHER = 0.1  # by which residuals correlate more within families
 _MOST = 100_000  # beyond this, a number of tasks is no help
-_NOT_OF_SCORES = ("elo", "anchor", "home", "by_category")
+_NOT_OF_SCORES = ("elo", "anchor", "home", "by_category", "at")
 
 
 def refuse_options(options: dict[str, Any]) -> None:

@@ -274,6 +274,7 @@ def _margins(
     from bayesrank.estimators.skills import ranker_posterior
 
     if data.times is not None:
+        data = data.distinct()  # as the fit has them
         late = np.argsort(data.times, kind="stable")[-_MOST_IN_TIME:]
         rows = np.isin(np.arange(data.num_comparisons), late) & ~data.tied
         margins = margins_in_time(result, params, rows, _DRAWS)

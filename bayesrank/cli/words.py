@@ -135,7 +135,7 @@ def is_log(data: ComparisonData) -> bool:
     return any(part is not None for part in said)
 
 
-def notes_on(data: ComparisonData, params: Params) -> tuple[str, ...]:
+def notes_on(data: ComparisonData, params: Params, at: Any = None) -> tuple[str, ...]:
     """Sentences on what skill depends on."""
     notes = []
     if data.features is not None and len(data.feature_names) > 1:
@@ -143,7 +143,8 @@ def notes_on(data: ComparisonData, params: Params) -> tuple[str, ...]:
         names = ", ".join(data.feature_names[i] for i in order)
         notes.append(f"Features, strongest effect first: {names}.")
     if data.times is not None:
-        notes.append(f"Skills change over time; the ranking is as of {moment(data.times.max())}.")
+        at = data.times.max() if at is None else at
+        notes.append(f"Skills change over time; the ranking is as of {moment(at)}.")
     return tuple(notes)
 
 

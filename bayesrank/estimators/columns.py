@@ -40,23 +40,28 @@ class TimeRange(NamedTuple):
         """Length of the program's unit of time: the period of the comparisons."""
         return self.last - self.first or 1.0
 
+    @property
+    def end(self) -> float:
+        """Time of the last comparison as the program has it."""
+        return float(self.scaled(np.array(self.last)))
+
     def scaled(self, times: Array) -> Array:
         """Times as the program has them: 0 is that of the first comparison, 1 that of the last."""
         return (times - self.first) / self.unit
 
-    def ahead(self, time: Any) -> Array:
-        """How long after the last comparison times are, in the program's unit; none earlier."""
+    def since(self, time: Any) -> Array:
+        """Times as the program has them; none before the first comparison."""
         times, dates = read_times(np.atleast_1d(plain_array(time)), "time")
         if dates != self.dates:
             given, wanted = (("numbers", "dates"), ("dates", "numbers"))[dates]
             raise ValueError(f"time holds {given}, and in fit it held {wanted}; pass {wanted}")
-        if (times < self.last).any():
-            row = int(np.argmax(times < self.last))
+        if (times < self.first).any():
+            row = int(np.argmax(times < self.first))
             raise ValueError(
-                f"time is {self.text(times[row])} in row {row}, before the last comparison in fit "
-                f"at {self.text(self.last)}; fit the comparisons up to that time to predict it"
+                f"time is {self.text(times[row])} in row {row}, before the first comparison in fit "
+                f"at {self.text(self.first)}; ask for that time or a later one"
             )
-        return (times - self.last) / self.unit
+        return self.scaled(times)
 
     def text(self, time: float) -> str:
         """A time as a person reads it."""

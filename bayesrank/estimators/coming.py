@@ -10,8 +10,7 @@ from bayesrank._tables import plain_array
 from bayesrank.estimators.collaborative_data import id_list
 from bayesrank.estimators.columns import TimeRange
 from bayesrank.solvers.comparisons import Asked
-from bayesrank.solvers.comparisons.posterior import chances_by
-from bayesrank.solvers.comparisons.skills import at_later_times
+from bayesrank.solvers.comparisons.skills import skills_at
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -26,7 +25,7 @@ class Coming(NamedTuple):
     position: Array  # 1 where the first item is shown first, -1 where the second is, else 0
     category: Ints  # its number, -1 where none is said, -2 for one that was not in fit
     judge: Ints  # likewise
-    gaps: Array  # how long after the last comparison of fit, in the program's unit of time; or -1
+    when: Array  # time since the first comparison of fit, in the program's unit; or -1
     covariates: Array | None = None  # how much more the first item has, (P, D)
 
     def chances(
@@ -37,18 +36,19 @@ class Coming(NamedTuple):
         `shares_of` gives the shares of categories that stand for one of these numbers.
         """
         chances = np.zeros((len(pairs), 3))
-        keys, group = np.unique(np.stack(self[:4], axis=1), axis=0, return_inverse=True)
-        for number, (position, category, judge, gap) in enumerate(keys):
-            rows = np.flatnonzero(group.ravel() == number)
-            shares, who = shares_of(int(category)), None if judge < 0 else int(judge)
-            first, second = pairs[rows].T
-            more = None if self.covariates is None else self.covariates[rows]
-            asked = Asked(first, second, position, shares, who, more)
-            if gap < 0.0:  # skills stand still
-                chances[rows] = posterior.chances(asked)
-            else:
-                parts = at_later_times(posterior, gap, shares)
-                chances[rows] = chances_by(parts, posterior.at, asked, posterior.likelihood)
+        moments, moment = np.unique(self.when, return_inverse=True)
+        still = len(moments) == 0 or moments[0] < 0.0
+        posteriors = [posterior] if still else skills_at(posterior, moments)
+        keys, group = np.unique(np.stack(self[:3], axis=1), axis=0, return_inverse=True)
+        for time, then in enumerate(posteriors):
+            for number, (position, category, judge) in enumerate(keys):
+                rows = np.flatnonzero((group.ravel() == number) & (moment.ravel() == time))
+                shares, who = shares_of(int(category)), None if judge < 0 else int(judge)
+                if not rows.size:
+                    continue
+                first, second = pairs[rows].T
+                more = None if self.covariates is None else self.covariates[rows]
+                chances[rows] = then.chances(Asked(first, second, position, shares, who, more))
         return chances
 
 
@@ -71,15 +71,15 @@ def read_coming(
     if said.get("position") is not None:
         position = _spread(np.atleast_1d(plain_array(said["position"])), count, "position")
         _check_position(position, with_position)
-    gaps = np.full(count, 0.0 if times is not None else -1.0)
+    when = np.full(count, -1.0 if times is None else times.end)
     if said.get("time") is not None:
         if times is None:
             raise ValueError("time is given, but skills stand still; leave it out")
-        gaps = _spread(times.ahead(said["time"]), count, "time")
+        when = _spread(times.since(said["time"]), count, "time")
     category = _labels(said.get("category"), categories, "category", count, new_names)
     judge = _labels(said.get("judge"), judges, "judge", count, new_names)
     more = _differences(said.get("covariates"), covariates, count)
-    return Coming(position.astype(np.float64), category, judge, gaps, more)
+    return Coming(position.astype(np.float64), category, judge, when, more)
 
 
 def _differences(value: Any, units: Mapping[str, float], count: int) -> Array | None:

@@ -259,7 +259,7 @@ def label_posterior(result: EPResult, basis: Array | None) -> LabelPosterior:
     """Take what forecasts need from the result of an engine."""
     parts = list(result.components())
     means, covariances = [], []
-    for _, _, moments in parts:
+    for _, _, moments, _ in parts:
         bias, w = moments.mean["bias"], moments.mean["w"]
         labels, width = w.shape[0], w.shape[1] + 1
         places = np.arange(labels)[:, None]

@@ -17,10 +17,11 @@ from bayesrank.estimators.coming import NOT_SAID, label_number
 from bayesrank.estimators.effects import Effect, effects_of, judges_of, on_widening, sentences_on
 from bayesrank.estimators.score_answers import ScoreQuestion
 from bayesrank.estimators.scores import FittedScores, fitted_scores
-from bayesrank.estimators.skill_ranker import MOST_NUMBERS, SkillRanker
+from bayesrank.estimators.skill_ranker import MOST_NUMBERS, SkillRanker, averages_of
 from bayesrank.inferencedata.draws import draws_to_arviz
 from bayesrank.ranking import RankSummary
 from bayesrank.solvers.comparisons import ArenaFit
+from bayesrank.solvers.comparisons.skills import skills_at, skills_then
 
 Array = NDArray[np.float64]
 # Options that are of comparisons, and their values that say nothing.
@@ -64,6 +65,7 @@ class NamedRanker(SkillRanker):
         names: Sequence[object] | None = None,
         *,
         category: Hashable | None = None,
+        time: Any = None,
         level: float = 0.9,
         k: int | None = None,
         anchor: Hashable | None = None,
@@ -81,6 +83,9 @@ class NamedRanker(SkillRanker):
             As for `bayesrank.PreferenceGP.rank`.
         category : hashable, optional
             A category, to rank by the skills in it.
+        time : number or date, optional
+            Rank as of this time, if skills move: from the first comparison on, by all comparisons,
+            those after it, too. By default as of the last comparison.
 
         Returns
         -------
@@ -92,19 +97,22 @@ class NamedRanker(SkillRanker):
         NotFittedError, ValueError
             If `fit` has not been called; if an argument does not fit.
         """
-        scored = self._scored(category=category, anchor=anchor)
+        scored = self._scored(category=category, anchor=anchor, time=time)
         if scored is not None:
             return scored.rank(names, level, k)
-        records = self.records_ if category is None else None
-        return self._ranked(self._shares(category), records, names, level, k, anchor)
+        then = self._as_of(time)
+        records = then.records_ if category is None else None
+        return then._ranked(self._shares(category), records, names, level, k, anchor)
 
-    def samples(self, category: Hashable | None = None) -> Array:
+    def samples(self, category: Hashable | None = None, time: Any = None) -> Array:
         """Posterior draws of the skills of the items of `fit`, the same at every call.
 
         Parameters
         ----------
         category : hashable, optional
             A category; without it, of the overall skills. Draws of categories are joint.
+        time
+            As for `rank`.
 
         Returns
         -------
@@ -117,8 +125,43 @@ class NamedRanker(SkillRanker):
         NotFittedError, ValueError
             If `fit` has not been called; if the category is not known.
         """
-        scored = self._scored(category=category)
-        return self._draws(self._shares(category)) if scored is None else scored.samples()
+        scored = self._scored(category=category, time=time)
+        if scored is not None:
+            return scored.samples()
+        return self._as_of(time)._draws(self._shares(category))
+
+    def skills_at(self, times: Any, category: Hashable | None = None) -> tuple[Array, Array]:
+        """Skills at several times, above or below the average item then, by all comparisons.
+
+        Skills of items that no comparison links are relative to the average of those that are
+        linked. `bayesrank.plots.plot_skills_over_time` draws them.
+
+        Parameters
+        ----------
+        times : array-like of shape (T,)
+            Numbers or dates, as `fit` had them, from the first comparison on, in any order.
+        category
+            As for `rank`.
+
+        Returns
+        -------
+        means, sds : ndarray of shape (T, n)
+            Posterior means and standard deviations, in the order of ``names_``.
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            If `fit` has not been called; if skills stand still, or a time is before the first.
+        """
+        self._refuse_scores("skills_at", "scores")
+        shares, components = self._shares(category), self.components_
+        group, averages = averages_of(components, len(self.names_))
+        moments = []
+        for then in skills_at(self._posterior(), self._since(times)):
+            skills: Any = then.mixture(shares)
+            moments.append(skills.relative(averages.toarray(), group).moments())
+        means, sds = np.stack(moments, axis=1)
+        return means, sds
 
     def suggest(
         self, n: int = 1, *, candidates: Any = None, again: bool = True
@@ -154,7 +197,7 @@ class NamedRanker(SkillRanker):
         chosen = self._questions(n, pairs, again)
         return [(self.names_[first], self.names_[second]) for first, second in chosen]
 
-    def prob_better(self, pairs: Any) -> Array:
+    def prob_better(self, pairs: Any, time: Any = None) -> Array:
         """Probability that the skill of the first item of each pair is higher.
 
         It is without the noise of a comparison, which `predict_proba` has.
@@ -163,6 +206,8 @@ class NamedRanker(SkillRanker):
         ----------
         pairs : table, or array-like of shape (P, 2)
             Names of items.
+        time
+            As for `rank`.
 
         Returns
         -------
@@ -175,7 +220,8 @@ class NamedRanker(SkillRanker):
         NotFittedError, ValueError
             If `fit` has not been called; if a name is not known.
         """
-        posterior = self._posterior().mixture(self._shares(), MOST_NUMBERS)
+        then = self._as_of(time)
+        posterior = then._posterior().mixture(self._shares(), MOST_NUMBERS)
         named = read_pairs(pairs, "pairs")
         first, second = numbers_of(named, self.names_, "name an item of fit", "pairs").T
         if posterior is not None:
@@ -321,6 +367,26 @@ class NamedRanker(SkillRanker):
         posterior, params, choice = fitted_scores(table, self.question, *chosen)
         kept = {"posterior_": posterior, "result_": posterior.result}
         vars(self).update({**kept, "params_": params, "hyperparameters_": choice})
+
+    def _since(self, times: Any) -> Array:
+        """Times in the program's unit since the first comparison."""
+        if self.time_range_ is None:
+            raise ValueError("time is given, but skills stand still; leave it out")
+        return self.time_range_.since(times)
+
+    def _as_of(self, time: Any) -> "NamedRanker":
+        """The ranker as of another time than the last comparison; itself if none is given."""
+        if time is None:
+            return self
+        when = self._since(time)
+        if when.size != 1:
+            raise ValueError(f"time has {when.size} entries; pass one, or see skills_at")
+        span: Any = self.time_range_
+        then = object.__new__(type(self))
+        vars(then).update(vars(self) | {"posterior_": skills_then(self._posterior(), when[0])})
+        then._elapsed = float(when[0])
+        then.records_ = None if when[0] < span.end else self.records_
+        return then
 
     @property
     def holds_scores(self) -> bool:

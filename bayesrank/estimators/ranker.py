@@ -7,38 +7,27 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bayesrank._validate import check_choice
-from bayesrank.datasets import ComparisonData
 from bayesrank.estimators.base import ScaleChoice
-from bayesrank.estimators.columns import (
-    linked_items,
-    numbers_of,
-    read_columns,
-    read_pairs,
-    said_of,
-)
+from bayesrank.estimators.columns import numbers_of, read_columns, read_pairs, said_of
 from bayesrank.estimators.coming import Coming, read_coming
-from bayesrank.estimators.design import DesignChoice, check_design, fit_by_design
+from bayesrank.estimators.design import DesignChoice, check_design
 from bayesrank.estimators.log import (
     covariate_names,
     in_units,
     read_log,
     with_covariates,
 )
-from bayesrank.estimators.named_ranker import NamedRanker
+from bayesrank.estimators.ranker_fit import FittingRanker
 from bayesrank.estimators.score_answers import ScoreQuestion
 from bayesrank.estimators.skill_ranker import Callback, Outcome
-from bayesrank.estimators.skills import check_tastes, fit_skills, moving
+from bayesrank.estimators.skills import check_tastes
 from bayesrank.models.dynamic import Process
-from bayesrank.models.orders import events
-from bayesrank.solvers.comparisons.posterior import moments_of
-from bayesrank.solvers.comparisons.skills import Independent, Skills, at_later_times
-from bayesrank.solvers.comparisons.terms import MarginRows
 
 Array = NDArray[np.float64]
 Unknown = Literal["error", "population"]
 
 
-class Ranker(NamedRanker):
+class Ranker(FittingRanker):
     """Rank named items from comparisons or orders, with all that is known of each.
 
     Each column of a log is a term of one model. A tie is a third outcome; being shown first or at
@@ -169,7 +158,6 @@ class Ranker(NamedRanker):
     """
 
     _at_once = ("overall", "question")
-    design: DesignChoice
 
     def __init__(
         self,
@@ -285,47 +273,6 @@ class Ranker(NamedRanker):
         self.position_label_ = data.position_label or "being shown first"
         return self
 
-    def _fit_skills(self, data: ComparisonData, callback: Callback) -> None:
-        """Learn from comparisons or orders."""
-        skills, kept = self._skills(data)  # which refuses times by the rows that were given
-        if "time_range_" in kept:  # a filter takes rows by turns
-            data = data.distinct()
-            skills, kept = self._skills(data)
-        settings = self._settings()._replace(tastes=self.tastes)
-        if data.orders is None:
-            self._keep(fit_by_design(data, skills, settings, self.design, callback), kept)
-            self._count(data)
-        else:
-            said = events(data.orders.groups, data.num_items, data.orders.counts)
-            self._keep(fit_skills(said, skills, settings, callback), kept)
-            linked = data.features is None
-            self.components_ = linked_items(data.num_items, *said[:3]) if linked else None
-        self._widen(data)
-
-    @staticmethod
-    def _counts(data: ComparisonData, numbers: Any, names: list[Any]) -> Array:
-        """How many comparisons each of these names has."""
-        if not names:
-            return np.zeros(0)
-        return np.bincount(numbers, data.weights, len(names)).astype(np.float64)
-
-    def _skills(self, data: ComparisonData) -> tuple[Skills, dict[str, Any]]:
-        """What is known of the items' skills, and what the ranker keeps of it."""
-        if data.features is None and self.laplacian is not None:
-            raise ValueError(
-                "laplacian is given, and the items have no features; pass item_features, or leave "
-                "it out"
-            )
-        found = moving(self.time, data)
-        if found is not None:
-            span, skills = found
-            return skills, {"time_range_": span}
-        if data.features is None:
-            return Independent(data.num_items), {}
-        skills, kept = self._process(data.features)
-        named = np.array(data.feature_names, object) if data.feature_names else None
-        return skills, {**kept, "feature_names_in_": named}
-
     @overload
     def predict(
         self,
@@ -366,7 +313,7 @@ class Ranker(NamedRanker):
         category : hashable, optional
             A category, for the skills in it.
         time : number or date, optional
-            When, if skills move; by default, and at the earliest, at the last comparison.
+            When, if skills move, from the first comparison on; by default at the last one.
         return_std : bool, default True
             Whether to return the standard deviations.
 
@@ -380,15 +327,10 @@ class Ranker(NamedRanker):
         NotFittedError, ValueError
             If `fit` has not been called; if a name is not known, or the time is too early.
         """
-        posterior, shares = self._posterior(), self._shares(category)
+        shares = self._shares(category)
         at = self._numbers(items, "name an item of fit")
-        scored = self._scored(category=category, time=time)
-        if time is None or scored is not None:
-            mean, sd = posterior.skills(shares)
-        else:
-            [gap] = self._coming({"time": time}, 1).gaps
-            parts, each = at_later_times(posterior, gap, shares), posterior.at["f"]
-            mean, sd = moments_of(parts, MarginRows.of(each.size, (1.0, each)))
+        self._scored(category=category, time=time)
+        mean, sd = self._as_of(time)._posterior().skills(shares)
         return (mean[at], sd[at]) if return_std else mean[at]
 
     def predict_proba(
@@ -422,8 +364,8 @@ class Ranker(NamedRanker):
             The judge; without it, one who is as reliable as the typical judge, has no order bias of
             its own, and tastes as judges at large have them.
         time : number or date, or array-like of shape (P,), optional
-            When the comparisons are, if skills move; by default, and at the earliest, at the last
-            one in `fit`.
+            When the comparisons are, if skills move, from the first one in `fit` on; by default at
+            the last one. Within the time of `fit`, comparisons after a time count, too.
         covariates : mapping, optional
             By name, how much more the first item has, one number or (P,); by default nothing.
         outcome : {"win", "tie", "loss"}, default "win"
@@ -475,7 +417,8 @@ class Ranker(NamedRanker):
         comparisons, y, ties, position, judge, category, covariates, sample_weight
             As for `fit`, without orders.
         time
-            As for `fit`, and no earlier than the last comparison there, which is the default.
+            As for `fit`, and no earlier than the first comparison there. By default the last one.
+            Forecasts are scored at times after that alone.
 
         Returns
         -------

@@ -58,6 +58,7 @@ class SkillRanker(EPEstimator):
     posterior_: RankerPosterior
     widening_ = 1.0
     widened_for_ = ""  # the column of which rows agree
+    _elapsed = 1.0  # since the first comparison, in the program's unit of time
     laplacian_: sparse.csr_array | None
     components_: NDArray[np.int64] | None = None
     records_: ItemRecords | None = None
@@ -119,9 +120,7 @@ class SkillRanker(EPEstimator):
         """Rank by skills from the average of each component; show them from an anchor's."""
         draws, found, known = self._draws(shares), self.components_, self._names()
         n = draws.shape[1]
-        components = np.zeros(n, np.int64) if found is None else found
-        share = 1.0 / np.bincount(components)[components]
-        averages: Any = sparse.csr_array((share, (components, np.arange(n))))
+        components, averages = averages_of(found, n)
         own = 0.0 if shares is None else float(shares @ shares)
         groups = range(averages.shape[0])
         prior_sd = np.array([self._prior_sd(components == group, own) for group in groups])
@@ -159,7 +158,7 @@ class SkillRanker(EPEstimator):
             items = items / params["lengthscale"]
             shared = np.exp(-0.5 * cdist(items, items, "sqeuclidean")).mean()
             return float(np.sqrt(params["amplitude"] ** 2 * (1.0 - shared) + added))
-        own = params["scale"] ** 2 + params.get("drift", 0.0) ** 2
+        own = params["scale"] ** 2 + self._elapsed * params.get("drift", 0.0) ** 2
         return float(np.sqrt(own * apart + added))
 
     def _count(self, data: ComparisonData) -> None:
@@ -307,3 +306,11 @@ class SkillRanker(EPEstimator):
             chosen, gains = choose(bald, beliefs, n, candidates=pairs, exclude=compared)
             possible = np.asarray(gains) > -np.inf
         return np.asarray(chosen, np.intp)[possible]
+
+
+def averages_of(found: NDArray[np.int64] | None, n: int) -> tuple[NDArray[np.int64], Any]:
+    """Component of each of n items, and the average of each component as rows of shares."""
+    components = np.zeros(n, np.int64) if found is None else found
+    share = 1.0 / np.bincount(components)[components]
+    averages: Any = sparse.csr_array((share, (components, np.arange(n))))
+    return components, averages

@@ -143,6 +143,7 @@ class MixtureComponent(NamedTuple):
     weight: float  # its share of the mixture
     params: dict[str, np.ndarray]  # values of all hyperparameters, those held fixed included
     moments: GaussianMoments  # mean and covariance of the latents given these
+    sites: Mapping[str, tuple[np.ndarray, np.ndarray]]  # parameters of the sites, if kept
 
 
 class Drawn(NamedTuple):
@@ -168,6 +169,10 @@ class PosteriorMixture(NamedTuple):
         EP's posterior of all latents there, shapes (K, n) and (K, n, n).
     heights
         EP's log evidence plus the log prior density there, shape (K,).
+    sites
+        For each observed site, EP's site parameters ``(tau, nu)`` there, with K rows each. They are
+        kept where latents are integrated out (`EPResult.marginalized_sites`), of which they alone
+        tell.
     """
 
     weights: np.ndarray
@@ -175,6 +180,7 @@ class PosteriorMixture(NamedTuple):
     means: np.ndarray
     covariances: np.ndarray
     heights: np.ndarray
+    sites: dict[str, tuple[np.ndarray, np.ndarray]]
 
     def moments(self, shapes: dict[str, tuple[int, ...]]) -> GaussianMoments:
         """Mean and covariance of the mixture, of sites of `shapes`."""
@@ -196,7 +202,8 @@ class PosteriorMixture(NamedTuple):
                 joint_mean=self.means[number],
                 posterior=DensePosterior(self.covariances[number]),
             )
-            yield MixtureComponent(float(weight), {**params, **at}, moments)
+            sites = {name: (tau[number], nu[number]) for name, (tau, nu) in self.sites.items()}
+            yield MixtureComponent(float(weight), {**params, **at}, moments, sites)
 
     def drawn(
         self, support: tuple[Any, Any] | None, count: int, rng: np.random.Generator

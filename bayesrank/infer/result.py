@@ -71,7 +71,8 @@ class EPResult(GaussianMoments):
         draws, if NUTS walked over them. The mixture then has some of the draws as its points.
     sites
         For each observed site, the site parameters ``(tau, nu)`` of its margins, measured from the
-        prior mean. Of a mixture there are none.
+        prior mean. Of a mixture there are none; its components have them where latents are
+        integrated out.
     log_evidence, log_evidence_error
         EP's approximation of the log evidence, in nats; and its standard error, if a log
         determinant is estimated. Of a mixture, the log of the integral of the program's density
@@ -191,7 +192,7 @@ class EPResult(GaussianMoments):
     def components(self) -> Iterator[MixtureComponent]:
         """The Gaussians that the posterior is a mixture of; one, if no hyperparameter varies."""
         if self.mixture is None:
-            yield MixtureComponent(1.0, self.params, self)
+            yield MixtureComponent(1.0, self.params, self, self.sites)
         else:
             yield from self.mixture.components(self.shapes, self.params)
 

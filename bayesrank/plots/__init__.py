@@ -8,11 +8,13 @@ figure, and returns that. The backend and settings of Matplotlib are left alone.
 from bayesrank.plots.crosscheck import plot_crosscheck
 from bayesrank.plots.ranking import plot_pairwise, plot_ranking, plot_similarity
 from bayesrank.plots.ratings import plot_tastes
+from bayesrank.plots.time import plot_skills_over_time
 
 __all__ = [
     "plot_crosscheck",
     "plot_pairwise",
     "plot_ranking",
     "plot_similarity",
+    "plot_skills_over_time",
     "plot_tastes",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -195,6 +195,19 @@ class Hyperparameters(Vector):
         """Values of the hyperparameters that are not free."""
         values = self.inventory.hyperparameters
         return {k: np.asarray(v) for k, v in values.items() if k not in self.names}
+
+
+def kept_sites(
+    start: EPResult, found: Sequence[EvidenceEvaluation]
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Sites of EP's posteriors, as a mixture keeps them where latents are integrated out."""
+    if not start.marginalized_sites:
+        return {}
+
+    def stacked(kind: int, block: int) -> np.ndarray:
+        return np.stack([each.sites[kind][block] for each in found])
+
+    return {name: (stacked(0, block), stacked(1, block)) for block, name in enumerate(start.sites)}
 
 
 def averaged(

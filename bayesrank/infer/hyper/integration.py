@@ -33,7 +33,7 @@ from bayesrank._memory import check_memory
 from bayesrank._sizes import next_size
 from bayesrank._stack import outside
 from bayesrank.infer.engine import Engine
-from bayesrank.infer.hyper.hyperparameters import ConditionalPosterior, averaged
+from bayesrank.infer.hyper.hyperparameters import ConditionalPosterior, averaged, kept_sites
 from bayesrank.infer.hyper.points import Proposal, Weighted, weigh, whitening_root
 from bayesrank.infer.hyper.search import Search, SearchEnd
 from bayesrank.infer.mixture import MOST_BYTES, PosteriorMixture
@@ -92,6 +92,7 @@ def _result(survey: _Survey, call: Call) -> EPResult:
         means=np.stack([np.asarray(x.mean, float) for x in found]),
         covariances=np.stack([np.asarray(x.covariance, float) for x in found]),
         heights=np.array([float(x.log_evidence + x.log_prior) for x in heights]),
+        sites=kept_sites(survey.search.result, heights),
     )
     unconverged = sum(not components[k].converged for k in kept)
     return averaged(

@@ -30,7 +30,12 @@ from numpyro.diagnostics import split_gelman_rubin
 from bayesrank._stack import outside
 from bayesrank._validate import check_count, check_share
 from bayesrank.infer.engine import Engine
-from bayesrank.infer.hyper.hyperparameters import Hyperparameters, averaged
+from bayesrank.infer.hyper.hyperparameters import (
+    EvidenceEvaluation,
+    Hyperparameters,
+    averaged,
+    kept_sites,
+)
 from bayesrank.infer.hyper.points import whitening_root
 from bayesrank.infer.hyper.search import Search
 from bayesrank.infer.margins import bounded_draws
@@ -98,6 +103,7 @@ def walk(engine: Engine, call: Call, settings: WalkSettings) -> EPResult:
         means=found.means[kept],
         covariances=found.covariances,
         heights=found.heights[kept],
+        sites=kept_sites(walked.start, found.evaluations),
     )
     result = averaged(
         walked.start,
@@ -147,6 +153,7 @@ class _LatentDraws(NamedTuple):
     means: np.ndarray  # at all draws, shape (S, n)
     covariances: np.ndarray  # shape (K, n, n)
     heights: np.ndarray  # log evidence plus log prior at all draws, shape (S,)
+    evaluations: list[EvidenceEvaluation]  # those of the draws that are kept
 
 
 def _latents(
@@ -160,7 +167,7 @@ def _latents(
     free = walk.free.with_limits(tol=walk.free.engine.tol)
     size = walk.start.joint_mean.size
     apart = max(1, math.ceil(chains * count * 8.0 * size**2 / MOST_BYTES))
-    means, covariances, draws, logs, heights = [], [], [], [], []
+    means, covariances, draws, logs, heights, evaluations = [], [], [], [], [], []
     spread, unconverged = 0.0, 0
     for number in range(chains * count):
         at = divmod(number, count)
@@ -171,6 +178,7 @@ def _latents(
         means.append(mean)
         if number % apart == 0:
             covariances.append(covariance)
+            evaluations.append(component.evaluation)
         draw, log_density = bounded_draws(mean, covariance, normal, found.support)
         draws.append(draw)
         evaluation = component.evaluation
@@ -196,6 +204,7 @@ def _latents(
         np.stack(means),
         np.stack(covariances),
         np.array(heights, float),
+        evaluations,
     )
 
 

@@ -170,6 +170,41 @@ class ChainPrior(NamedTuple):
         data = lax.stop_gradient((self.visits, self.still, tau, nu, posterior.log_normaliser))
         return _normaliser((self.process, self.num_items), self.scales, data)
 
+    def states_at(self, tau: Array, nu: Array, when: Array) -> tuple[Array, Array]:
+        """Means (T, N) and covariances (T, N, N) of all latents at T times, given all sites.
+
+        Times count from the first, and lie before the end.
+        """
+        visits, asked = self.visits, when.size
+        events = jnp.concatenate([jnp.cumsum(visits.gaps), when])
+        order = jnp.argsort(events)
+        # A site of precision zero sees the state of a time, and changes nothing.
+        gaps = jnp.diff(events[order], prepend=0.0)
+        rows = [jnp.pad(each, ((0, asked), (0, 0)))[order] for each in visits[2:4]]
+        messages = [jnp.pad(each[visits.order], (0, asked))[order] for each in (tau, nu)]
+        place = jnp.where(order < visits.gaps.size, asked, order - visits.gaps.size)
+        steps, start = self._steps(gaps), self._start()
+        kept = tuple(jnp.zeros((asked + 1, *each.shape), self.dtype) for each in start)
+
+        def forwards(carry: Any, event: Any) -> tuple[Any, _Seen]:
+            (state, kept), (place, site) = carry, event
+            state, seen = _take_in(self.num_items, state, site)
+            return (state, _put(kept, place, state)), seen
+
+        def backwards(carry: Any, event: Any) -> tuple[Any, None]:
+            (later, kept), (place, site) = carry, event
+            before, _ = _look_back(self.num_items, later, site)
+            return (before, _put(kept, place, later)), None
+
+        inputs = (steps.decay, steps.noise, *rows, *messages)
+        (_, filtered), seen = lax.scan(forwards, (start, kept), (place, inputs))
+        nothing = jax.tree.map(jnp.zeros_like, start)
+        inputs = (steps.decay, *rows, *messages, seen)
+        (_, later), _ = lax.scan(backwards, (nothing, kept), (place, inputs), reverse=True)
+        (mean, covariance), (slope, curvature) = ([x[:-1] for x in s] for s in (filtered, later))
+        shift = jnp.einsum("tij,tj->ti", covariance, slope)
+        return mean + shift, covariance - covariance @ curvature @ covariance
+
     def _steps(self, gaps: Array) -> Transitions:
         return transitions_of(self.process, self.scales[0], self.scales[1], gaps)
 
@@ -210,6 +245,11 @@ class _Filtered(NamedTuple):
     mean: Array
     covariance: Array
     seen: _Seen
+
+
+def _put(kept: tuple[Array, Array], place: Array, state: tuple[Array, Array]) -> Any:
+    """Keep a state at its place; the last place is for those that nobody asks for."""
+    return tuple(all_.at[place].set(one) for all_, one in zip(kept, state, strict=True))
 
 
 def _take_in(

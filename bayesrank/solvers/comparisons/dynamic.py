@@ -1,14 +1,18 @@
 """EP on `bayesrank.models.dynamic_thurstone` with chains in place of a joint covariance."""
 
 import math
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from bayesrank._memory import check_memory
-from bayesrank.infer.spi import Program, read_program, trace
+from bayesrank.infer import EPResult
+from bayesrank.infer.spi import Program, Traced, compiled_call, read_program, trace
 from bayesrank.models import dynamic_thurstone, thurstone
 from bayesrank.solvers._engine import OwnPriorEP
 from bayesrank.solvers.comparisons.chain import ChainPrior, Visits, rate_name
@@ -91,6 +95,46 @@ def _read(
             eliminated=("past",) if "past" in inventory.latents else (),
         ),
     )
+
+
+class States(NamedTuple):
+    """The latents at T times, given values of the hyperparameters."""
+
+    weight: float  # share of these values
+    params: Mapping[str, Any]
+    means: Any  # shape (T, N)
+    covariances: Any  # shape (T, N, N)
+
+
+def states_at(result: EPResult, when: ArrayLike) -> Iterator[States]:
+    """The states of the items, and what stands still, at times between those of the comparisons.
+
+    All comparisons count, those before a time and those after it (Rauch, Tung and Striebel, 1965,
+    AIAA Journal 3, 1445-1450). Given EP's sites the moments are exact.
+
+    Parameters
+    ----------
+    result
+        Of `DynamicEP`.
+    when
+        Times (T,), in any order, from the first to the last of the program.
+    """
+    engine, since = DynamicEP(), np.asarray(when, float) - result.model_kwargs["times"][0]
+    program: Any = None
+    with jax.enable_x64(True):
+        for weight, params, _, sites in result.components():
+            if program is None:
+                program = engine.trace(result.model_args, result.model_kwargs, params)
+            [messages] = sites.values()
+            point = dict(params), messages, since
+            found, _ = compiled_call(_states, engine, program, point)
+            yield States(weight, params, *map(np.asarray, found))
+
+
+def _states(engine: DynamicEP, source: Traced, point: tuple[Any, ...]) -> tuple[Any, None]:
+    params, messages, since = point
+    prior: Any = engine.read_source(source, params).problem.prior
+    return prior.states_at(*messages, since), None
 
 
 def _visits(values: Any, columns: Any, times: ArrayLike, period: ArrayLike | None) -> Visits:

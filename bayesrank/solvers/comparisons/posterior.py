@@ -246,7 +246,7 @@ class EPSkills(ComparisonPosterior):
 def components_of(result: Any) -> list[Component]:
     """The Gaussians that a result of EP is, or is a mixture of."""
     found = []
-    for weight, params, moments in result.components():
+    for weight, params, moments, _ in result.components():
         is_dense = moments.structure == "dense"
         covariance = moments.joint_covariance if is_dense else _KeptApart(moments)
         prior_variance = float(params.get("scale", 0.0)) ** 2

@@ -11,9 +11,10 @@ If items with features are too many for a covariance matrix, the prior has low r
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +34,14 @@ from bayesrank.models import (
     thurstone_orders,
 )
 from bayesrank.solvers.comparisons.chain import propagate, rate_name, transitions_of
-from bayesrank.solvers.comparisons.posterior import Component, EPSkills, by_shares
+from bayesrank.solvers.comparisons.dynamic import states_at
+from bayesrank.solvers.comparisons.posterior import (
+    ComparisonPosterior,
+    Component,
+    EPSkills,
+    by_shares,
+    components_of,
+)
 from bayesrank.solvers.comparisons.terms import MarginRows
 
 Floats = NDArray[np.float64]
@@ -43,6 +51,7 @@ Shapes = dict[str, tuple[int, ...]]
 _LEARNING_RANK = 200
 _LEARNING_COMPARISONS = 10_000
 _CHUNK = 16_384
+_MOST_NUMBERS = 20_000_000  # of covariances at once
 # Largest curvature of the log likelihood in the margin, where noise is one.
 _CURVATURE = {"probit": 1 / math.pi, "logit": 0.25}
 
@@ -127,32 +136,104 @@ Skills = Independent | ProcessSkills | Moving
 """What may be known of the items' skills."""
 
 
-def at_later_times(skills: EPSkills, gap: float, shares: Floats | None = None) -> list[Component]:
-    """The posterior of `dynamic_thurstone` some time after the last comparison.
+class SkillsAt(ComparisonPosterior):
+    """The posterior of skills that move, as of a moment; of what stands still as ever.
 
-    The states of the items move, skills by `shares` of categories; all else stands still.
+    Parameters
+    ----------
+    when
+        The moment, as the program has times.
+    parts
+        Gaussians of the latents then.
+    skills
+        The posterior as of the last comparison.
     """
-    options, at = skills.result.model_kwargs, skills.at
-    process, num_items = options["process"], at["f"].size
-    found = []
-    for part in skills.components():
-        with jax.enable_x64(True):
-            scale = jnp.asarray(part.params["scale"])
-            pace = jnp.asarray(part.params[rate_name(process)])
-            steps = transitions_of(process, scale, pace, jnp.array([gap]))
-            moved = propagate(
-                jnp.asarray(part.mean),
-                jnp.asarray(part.covariance),
-                steps.decay[0],
-                steps.noise[0],
-                num_items,
-            )
-        mean, covariance = (np.asarray(array) for array in moved)
-        prior = float(scale) ** 2
-        if process == "walk":
-            prior += float(pace) ** 2 * (float(np.ptp(options["times"])) + gap)
-        found.append(Component(part.weight, part.params, mean, covariance, prior))
-    return by_shares(found, at, shares)
+
+    def __init__(self, when: float, parts: list[Component], skills: EPSkills) -> None:
+        self.when, self.parts, self._at = when, parts, skills.at
+        self.likelihood, self.widening = skills.likelihood, skills.widening
+
+    @property
+    def at(self) -> dict[str, NDArray[np.int64]]:
+        """Numbers of the latents of each site, as of the posterior it comes from."""
+        return self._at
+
+    def _parts(self, shares: Floats | None, judge: int | None) -> list[Component]:
+        return by_shares(self.parts, self.at, shares)
+
+    def draws(self, shares: Floats | None, number: int, random: np.random.RandomState) -> Floats:
+        """Draws in which each Gaussian has its share to within one."""
+        ends = np.cumsum([part.weight for part in self.parts])
+        levels = (np.arange(number) + random.random_sample()) / number
+        owner = np.minimum(np.searchsorted(ends, levels), len(ends) - 1)
+        draws = random.standard_normal((number, len(self.parts[0].mean)))
+        for part in np.unique(owner):
+            _, _, mean, covariance, _ = self.parts[part].wider(self.widening)
+            values, vectors = np.linalg.eigh(covariance)
+            root = vectors * np.sqrt(np.maximum(values, 0.0))
+            draws[owner == part] = mean + draws[owner == part] @ root.T
+        draws = draws[random.permutation(number)]
+        skills = draws[:, self.at["f"]]
+        if shares is None:
+            return skills
+        return skills + np.tensordot(draws[:, self.at["category_skill"]], shares, (1, 0))
+
+
+def skills_at(skills: EPSkills, when: Sequence[float] | Floats) -> Iterator[SkillsAt]:
+    """The posterior of `dynamic_thurstone` at times (T,) since the first comparison.
+
+    All comparisons count, those after a time, too.
+    """
+    options, times = skills.result.model_kwargs, np.asarray(when, np.float64)
+    process, num_items, end = options["process"], skills.at["f"].size, components_of(skills.result)
+    last, size = float(options["times"][-1]), sum(len(part.mean) ** 2 for part in end)
+    chunk = min(len(times), max(1, _MOST_NUMBERS // size))
+    for start in range(0, len(times), chunk):
+        some = times[start : start + chunk]
+        found: list[Any] = []
+        if (some < last).any():  # always so many, so that code is compiled once
+            asked = np.full(chunk, last)
+            asked[: some.size] = np.minimum(some, last)
+            found = list(states_at(skills.result, asked))
+        for place, moment in enumerate(some.tolist()):
+            if moment < last:
+                parts = [
+                    Component(each.weight, each.params, each.means[place], each.covariances[place])
+                    for each in found
+                ]
+            else:
+                parts = [_moved(part, process, moment - last, num_items) for part in end]
+            parts = [each._replace(prior_variance=_unknown(each, moment)) for each in parts]
+            yield SkillsAt(moment, parts, skills)
+
+
+def _unknown(part: Component, since: float) -> float:
+    """Variance of an unknown item's skill some time after the first comparison."""
+    drift = float(part.params.get("drift", 0.0))
+    return float(part.params["scale"]) ** 2 + drift**2 * since
+
+
+def _moved(part: Component, process: str, gap: float, num_items: int) -> Component:
+    """A Gaussian some time after the last comparison."""
+    with jax.enable_x64(True):
+        scale, pace = (jnp.asarray(part.params[k]) for k in ("scale", rate_name(process)))
+        steps = transitions_of(process, scale, pace, jnp.array([gap]))
+        state = jnp.asarray(part.mean), jnp.asarray(part.covariance)
+        moved = propagate(*state, steps.decay[0], steps.noise[0], num_items)
+    mean, covariance = map(np.asarray, moved)
+    return part._replace(mean=mean, covariance=covariance)
+
+
+_LATEST: WeakKeyDictionary[EPSkills, SkillsAt] = WeakKeyDictionary()
+
+
+def skills_then(skills: EPSkills, when: float) -> SkillsAt:
+    """The posterior at one time; several questions about one are answered by one pass."""
+    found = _LATEST.get(skills)
+    if found is None or found.when != when:
+        [found] = skills_at(skills, [when])
+        _LATEST[skills] = found
+    return found
 
 
 class _SharedSkills(NamedTuple):
