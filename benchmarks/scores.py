@@ -9,7 +9,12 @@ there are some), and the package honestboard where it is installed, are given th
 from __future__ import annotations
 
 import importlib.util
+import resource
+import subprocess
+import sys
+import tempfile
 import time
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
@@ -28,7 +33,9 @@ KINDS: dict[str, dict[str, Any]] = {
     "missing": {"missing": 0.1},
     "repeats": {"runs": 4, "missing": 0.1},
     "clusters": {"clusters": 5},
+    "slopes": {"slopes": 0.8},
 }
+COSTS = (30, 300), (134, 500), (200, 5000)  #: systems and tasks of boards whose cost is measured
 _POPULATION = 20_000  # tasks
 _MOST_PAIRS, _DRAWS = 600, 2000
 _HONEST_DRAWS = 1000
@@ -62,16 +69,26 @@ class World(NamedTuple):
 
 
 def world(
-    n: int, num_tasks: int, seed: int, runs: int = 1, missing: float = 0.0, clusters: int = 0
+    n: int,
+    num_tasks: int,
+    seed: int,
+    *,
+    runs: int = 1,
+    missing: float = 0.0,
+    clusters: int = 0,
+    slopes: float = 0.35,
 ) -> World:
-    """Draw a board; with `clusters`, that many tasks are in each."""
+    """Draw a board; with `clusters`, that many tasks are in each.
+
+    `slopes` is the standard deviation of the logarithms of discriminations.
+    """
     random = np.random.default_rng(seed)
     family = random.integers(0, max(n // 4, 2), n)
     ability = 0.5 * random.normal(size=family.max() + 1)[family] + 0.5 * random.normal(size=n)
 
     def chances(count: int, size: int) -> Array:
         hard = np.where(random.random(count) < 0.4, -2.5, random.exponential(2.0, count) - 1.0)
-        slope = np.exp(0.35 * random.normal(size=count))
+        slope = np.exp(slopes * random.normal(size=count))
         shared = 0.9 * random.normal(size=(family.max() + 1, count))[family]
         own = 0.4 * random.normal(size=(n, count))
         within = 0.0
@@ -201,6 +218,24 @@ def halves(name: str, seed: int) -> Judged:
     return judged(seen, np.nanmean(second, axis=1) + jitter[0])
 
 
+def costs(n: int, num_tasks: int) -> tuple[float, float]:
+    """CPU seconds of the command rank in a process of its own, and of a fit alone."""
+    table = world(n, num_tasks, 0).table
+    cells = zip(*np.indices(table.runs.shape).reshape(2, -1), table.scores.ravel(), strict=True)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "scores.csv"
+        rows = (f"s{i},t{t},{score:g}" for i, t, score in cells)
+        path.write_text("\n".join(["system,task,score", *rows]))
+        command = [sys.executable, "-m", "bayesrank", "rank", str(path), "--out", f"{folder}/out"]
+        start = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, check=True, capture_output=True)
+        end = resource.getrusage(resource.RUSAGE_CHILDREN)
+    whole = end.ru_utime + end.ru_stime - start.ru_utime - start.ru_stime
+    begin = time.process_time()
+    Ranker().fit(table)
+    return whole, time.process_time() - begin
+
+
 def _line(name: str, found: list[Judged], seconds: float) -> str:
     mean = Judged(*np.mean(found, axis=0))
     return (
@@ -211,54 +246,67 @@ def _line(name: str, found: list[Judged], seconds: float) -> str:
     )
 
 
+def _compare(size: str, kind: str, share: float) -> None:
+    """Print what ours, the paired bootstrap and honestboard say of the same boards."""
+    n, count, boards = SIZES[size]
+    boards = max(round(share * boards), 1)
+    click.echo(f"{size}, {kind}: {boards} boards")
+    ours: list[Judged] = []
+    these: list[Judged] = []
+    plain: list[Judged] = []
+    others: list[tuple[float, float]] = []
+    spent = np.zeros(3)
+    for seed in range(boards):
+        board = world(n, count, seed, **KINDS[kind])
+        start = time.process_time()
+        ranker = Ranker(num_samples=_DRAWS).fit(board.table)
+        draws = ranker.samples()
+        spent[0] += time.process_time() - start
+        ours.append(judged(draws, board.truth))
+        these.append(judged(ranker.set_params(question="these tasks").samples(), board.here))
+        start = time.process_time()
+        resampled = bootstrapped(board, seed)
+        spent[1] += time.process_time() - start
+        plain.append(judged(resampled, board.truth))
+        start = time.process_time()
+        found = honest(board)
+        spent[2] += time.process_time() - start
+        others += [] if found is None else [found]
+    click.echo(_line("tasks like these", ours, spent[0]))
+    click.echo(_line("these tasks", these, spent[0]))
+    click.echo(_line("paired bootstrap", plain, spent[1]))
+    if len(others) == boards:
+        error, held = np.mean(others, axis=0)
+        said = f"winner {error:+.3f}, held {held:.0%}; {spent[2] / boards:.2f} CPU s"
+        click.echo(f"  {'honestboard':18s} {said}")
+
+
 @click.command("scores")
 @click.option("--size", type=click.Choice([*SIZES]), multiple=True, help="By default all.")
 @click.option("--kind", type=click.Choice([*KINDS]), multiple=True, help="By default all.")
 @click.option("--share", default=1.0, help="Share of the boards to draw.")
 @click.option("--halves", "splits", default=0, help="Foretell halves of real tests, so many times.")
-def scores(size: tuple[str, ...], kind: tuple[str, ...], share: float, splits: int) -> None:
+@click.option("--cost", is_flag=True, help="CPU seconds of the command rank, and of the fit in it.")
+def scores(
+    size: tuple[str, ...], kind: tuple[str, ...], share: float, splits: int, cost: bool
+) -> None:
     """Coverage of 90% intervals on simulated boards, with the paired bootstrap and honestboard.
 
     Or, with --halves, on the other half of the items of psych::lsat6, lsat7, bfi and lme4::VerbAgg.
     """
+    if cost:
+        for shape in COSTS:
+            click.echo("{} x {}: rank {:.1f} CPU s, fit {:.2f}".format(*shape, *costs(*shape)))
+        return
     if splits:
         for name in TESTS:
             start = time.process_time()
             found = [halves(name, seed) for seed in range(splits)]
             click.echo(_line(name, found, time.process_time() - start))
         return
-    for name, how in [(s, k) for s in size or SIZES for k in kind or KINDS]:
-        n, count, boards = SIZES[name]
-        boards = max(round(share * boards), 1)
-        click.echo(f"{name}, {how}: {boards} boards")
-        ours: list[Judged] = []
-        these: list[Judged] = []
-        plain: list[Judged] = []
-        others: list[tuple[float, float]] = []
-        spent = np.zeros(3)
-        for seed in range(boards):
-            board = world(n, count, seed, **KINDS[how])
-            start = time.process_time()
-            ranker = Ranker(num_samples=_DRAWS).fit(board.table)
-            draws = ranker.samples()
-            spent[0] += time.process_time() - start
-            ours.append(judged(draws, board.truth))
-            these.append(judged(ranker.set_params(question="these tasks").samples(), board.here))
-            start = time.process_time()
-            resampled = bootstrapped(board, seed)
-            spent[1] += time.process_time() - start
-            plain.append(judged(resampled, board.truth))
-            start = time.process_time()
-            found = honest(board)
-            spent[2] += time.process_time() - start
-            others += [] if found is None else [found]
-        click.echo(_line("tasks like these", ours, spent[0]))
-        click.echo(_line("these tasks", these, spent[0]))
-        click.echo(_line("paired bootstrap", plain, spent[1]))
-        if len(others) == boards:
-            error, held = np.mean(others, axis=0)
-            said = f"winner {error:+.3f}, held {held:.0%}; {spent[2] / boards:.2f} CPU s"
-            click.echo(f"  {'honestboard':18s} {said}")
+    for name in size or SIZES:
+        for how in kind or KINDS:
+            _compare(name, how, share)
 
 
 COMMANDS = [scores]
