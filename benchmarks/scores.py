@@ -237,12 +237,17 @@ def costs(n: int, num_tasks: int) -> tuple[float, float]:
 
 
 def _line(name: str, found: list[Judged], seconds: float) -> str:
+    """Means over boards, with their standard errors where they are shares."""
     mean = Judged(*np.mean(found, axis=0))
+    error = Judged(*np.std(found, axis=0) / np.sqrt(len(found)))
+    said = ", ".join(
+        f"{part} {getattr(mean, part):.1%} ± {getattr(error, part):.1%}"
+        for part in ("scores", "differences", "ranks")
+    )
     return (
-        f"  {name:18s} scores {mean.scores:.1%}, differences {mean.differences:.1%}, ranks "
-        f"{mean.ranks:.1%}; widths {mean.width:.3f}, {mean.width_differences:.3f}, "
-        f"{mean.width_ranks:.1f}; winner {mean.winner:+.3f}, held {mean.winner_held:.0%}; "
-        f"{seconds / len(found):.2f} CPU s"
+        f"  {name:18s} {said}; widths {mean.width:.3f}, {mean.width_differences:.3f}, "
+        f"{mean.width_ranks:.1f}; winner {mean.winner:+.3f} ± {error.winner:.3f}, held "
+        f"{mean.winner_held:.0%}; {seconds / len(found):.2f} CPU s"
     )
 
 

@@ -44,7 +44,7 @@ def test_both_questions_are_answered_on_screen_and_page(results):
         assert f"<h2>{question}</h2>" in page
     assert "read as a score" in said and "Score ± SD" in said and "skill" not in said
     assert "Score, 90% interval" in page and "Laplace" in page and "Thurstone" not in page
-    assert "corrected for having been picked" in said and "Families of systems: 2." in said
+    assert "corrected for having been picked" in said and "within families, and by" in page
 
 
 def test_document_and_table_hold_scores(results):

@@ -210,6 +210,14 @@ def test_repeated_grades_have_no_mean():
         read_scores(table, kind="grade")
 
 
+def test_a_missing_cell_has_neither_runs_nor_costs():
+    table = {"system": ["x", "x", "y", "y"], "task": [1, 2, 1, 2], "score": ["", 1, 0, 1]}
+    read = read_scores(table | {"runs": ["", 1, 1, 1], "cost": ["", 2, 4, 6]})
+    np.testing.assert_array_equal(read.runs, [[1, 0], [1, 1]])
+    np.testing.assert_array_equal(read.costs, [4, 4])
+    assert read.task_names == ("2", "1")
+
+
 def test_a_column_that_is_no_task_is_refused_by_its_cell():
     wide = {"system": ["x", "y"], "a": [1, 0], "b": [1, 1], "c": [0, 1], "context": [8000, 4000]}
     with pytest.raises(DataError, match="row 1, column 'context': '8000' is not a score as"):

@@ -133,22 +133,21 @@ def reports_of(source: Source) -> Any:
         return source.reset_index()
     held: Any = source
     path = Path(source) if isinstance(source, str | os.PathLike) else Path("the scores")
-    if held is not source or path.suffix.lower() == ".json":
+    if path.suffix.lower() == ".json":
         try:
             held = json.loads(read_bytes(path))
         except ValueError:  # the reader of tables says what is wrong
             return None
     if not isinstance(held, dict) or not held:
         return None
-    if isinstance(held.get("resolved"), list) and any(
-        isinstance(cell, str) for cell in held["resolved"]
-    ):
+    alone, several, tasks = held.get("resolved"), held.get("systems"), ()
+    if isinstance(alone, list) and any(isinstance(cell, str) for cell in alone):
         fix = f"put the reports of several systems into one file, {_REPORTS}"
         raise DataError(path, "this is the report of one system", fix)
-    tasks = held.get("tasks", ()) if isinstance(held.get("systems"), list) else ()
     named = [*held.items()]
-    if isinstance(held.get("systems"), list):
-        named = [(isinstance(v, dict) and v.get("name"), v) for v in held["systems"]]
+    if isinstance(several, list):
+        named = [(isinstance(v, dict) and v.get("name"), v) for v in several]
+        tasks = held.get("tasks", ())
     if not all(isinstance(v, dict) and isinstance(_listed(v, "resolved"), list) for _, v in named):
         return None
     return _report_columns(path, named, [*map(str, tasks)])
@@ -249,7 +248,9 @@ def _stacked(
 
 def _mostly_scores(column: Column) -> bool:
     """Whether a column holds scores, some of them perhaps misspelled."""
-    said = [_parsed(cell) is not None for cell in column.values if not _is_nothing(cell)]
+    said = [
+        _parsed(cell) is not None for cell in column.values if cell.lower() not in cells.NOTHING
+    ]
     return 2 * sum(said) >= len(said)
 
 
@@ -265,14 +266,10 @@ def _refuse_odd(table: Table, wide: list[Column]) -> None:
             raise table.error(problem, "correct it, or remove the column", odd, odd.holds(cell))
 
 
-def _is_nothing(cell: str) -> bool:
-    return cell.lower().strip() in cells.NOTHING
-
-
 def _parsed(cell: str) -> tuple[float, float] | None:
     """Score and runs of a cell, no runs where it says nothing; None of what is no score."""
-    said = cell.lower().strip()
-    if _is_nothing(said):
+    said = cell.lower()
+    if said in cells.NOTHING:
         return 0.0, 0.0
     if said in _YES or said in _NO:
         return float(said in _YES), 1.0
@@ -292,51 +289,60 @@ def _read(cell: str) -> tuple[float, float]:
 
 def arranged_scores(found: Found, kind: ScoreKind | None) -> ScoreTable:
     """The cells of a long table as arrays."""
-    table, columns = found.table, found.columns
-    system, task, score = (columns[role] for role in ("system", "task", "score"))
-    for column in (system, task):
-        cells.text(table, column)
-        cells.refuse_nothing(table, column)
+    all_tasks = found.columns["task"].values
+    for role in ("system", "task"):
+        cells.text(found.table, found.columns[role])
+        cells.refuse_nothing(found.table, found.columns[role])
     _refuse_copies(found)
+    found = _done(found, ~cells.nothing(found.columns["score"]))
     values, runs, counted = _counts(found)
-    shape, place = (len(system.values), len(task.values)), (system.codes, task.codes)
-    total, all_runs, rows = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    for sums, each in ((total, values * (runs > 0)), (all_runs, runs), (rows, runs > 0)):
+    found, values, runs = _done(found, runs > 0), values[runs > 0], runs[runs > 0]
+    table, columns = found.table, found.columns
+    system, task, score = columns["system"], columns["task"], columns["score"]
+    place = system.codes, task.codes
+    total, all_runs, rows = np.zeros((3, len(system.values), len(task.values)))
+    for sums, each in ((total, values), (all_runs, runs), (rows, 1.0)):
         np.add.at(sums, place, each)
     several = bool((rows > 1).any())
-    kind, note = _kind(values[runs > 0], counted, kind, several)
-    _refuse_values(table, score, values, runs, kind, counted)
+    kind, note = _kind(values, counted, kind, several)
+    _refuse_values(table, score, values, kind, counted)
     notes = [*table.notes, note] if note else [*table.notes]
     if several:
         notes.append(f"Cells with several rows, which are repeated runs: {(rows > 1).sum():,}.")
+    if kind == "grade" and several:
+        problem = "repeated runs have grades, which have no mean"
+        raise table.error(problem, "read them as numbers, or keep one run a cell", score)
     if kind != "solved":
-        if kind == "grade" and several:
-            problem = "repeated runs have grades, which have no mean"
-            raise table.error(problem, "read them as numbers, or keep one run a cell", score)
         total, all_runs = total / np.maximum(all_runs, 1.0), np.minimum(all_runs, 1.0)
-    kept = all_runs.sum(0) > 0
-    if not kept.all():
-        notes.append(f"Tasks that nobody ran, left out: {(~kept).sum():,}.")
-    _refuse_empty(table, system, all_runs.sum(1) == 0, kept)
-    clusters, names = _labels(table, columns.get("cluster"), task, "task")
-    families, family_names = _labels(table, columns.get("family"), system, "system")
-    if clusters is not None:
-        there, clusters = np.unique(clusters[kept], return_inverse=True)
-        names = tuple(names[c] for c in there)
+    if len(task.values) < len(all_tasks):
+        left = len(all_tasks) - len(task.values)
+        notes.append(f"Tasks that nobody ran, left out: {left:,}.")
+    for what, column in (("system", system), ("task", task)):
+        if len(column.values) < 2:
+            raise table.error(f"there is one {what}", f"add the scores of another {what}")
     return ScoreTable(
         system.values,
-        tuple(name for name, there in zip(task.values, kept, strict=True) if there),
-        total[:, kept],
-        all_runs[:, kept],
+        task.values,
+        total,
+        all_runs,
         kind,
-        clusters,
-        names,
-        families,
-        family_names,
-        _costs(found, task, runs > 0, kept),
+        *_labels(table, columns.get("cluster"), task, "task"),
+        *_labels(table, columns.get("family"), system, "system"),
+        _costs(found),
         tuple(notes),
         tuple(c.name for c in found.rest if c.name.lower() not in _REPEATS),
     )
+
+
+def _done(found: Found, done: NDArray[np.bool_]) -> Found:
+    """The rows of cells that were run, if each system has some."""
+    columns = {role: column.kept(done) for role, column in found.columns.items()}
+    system, ran = found.columns["system"], {*columns["system"].values}
+    for name in system.values:
+        if name not in ran:
+            problem, fix = f"{name!r} was run on no task", "add its scores, or remove it"
+            raise found.table.error(problem, fix, system, system.holds(name))
+    return found._replace(table=found.table.kept(done), columns=columns)
 
 
 def _refuse_copies(found: Found) -> None:
@@ -351,18 +357,19 @@ def _counts(found: Found) -> tuple[NDArray[np.float64], NDArray[np.float64], boo
     """Score and runs of each row, and whether scores count runs."""
     table, columns, score = found.table, found.columns, found.columns["score"]
     table.refuse(score, lambda cell: _parsed(cell) is None, "is not a score", _FIX)
-    values, runs = np.array([_read(cell) for cell in score.values])[score.codes].T
-    marked = [cell.endswith("%") for cell in score.values]
-    plain = [m or abs(_read(c)[0]) <= 1.0 for m, c in zip(marked, score.values, strict=True)]
-    if any(marked) and not all(plain):
-        odd = score.values[plain.index(False)]
+    said = np.array([_read(cell) for cell in score.values])
+    marked = np.array([cell.endswith("%") for cell in score.values])
+    plain = ~marked & (np.abs(said[:, 0]) > 1.0)
+    if marked.any() and plain.any():
+        odd = score.values[int(np.argmax(plain))]
         problem = f"{odd!r} has no percent sign, and others have"
         raise table.error(problem, "write all in one way", score, score.holds(odd))
-    counted, there = any(_PARTS.fullmatch(cell.lower()) for cell in score.values), runs > 0
+    values, runs = said[score.codes].T
+    counted = any(_PARTS.fullmatch(cell.lower()) for cell in score.values)
     if "runs" in columns and not counted:
-        count = cells.whole(table, columns["runs"], least=0, fix="count the runs of the cell")
-        values, counted = _successes(table, score, values, count, there), True
-        runs = np.where(there, count, 0.0)
+        fix = "count the runs of the cell"
+        runs = cells.whole(table, columns["runs"], least=0, fix=fix).astype(np.float64)
+        values, counted = _successes(table, score, values, runs), True
     wrong = (values > runs) | (values < 0) | (values % 1 > 0)
     if counted and wrong.any():
         k = int(np.argmax(wrong))
@@ -371,22 +378,21 @@ def _counts(found: Found) -> tuple[NDArray[np.float64], NDArray[np.float64], boo
     return values, runs, counted
 
 
-def _successes(table: Table, score: Column, values: Any, count: Any, there: Any) -> Any:
+def _successes(table: Table, score: Column, values: Any, runs: Any) -> Any:
     """How many of several runs succeeded, of scores that count them or are their share."""
-    if score.name.lower() in _COUNTS or (values[there] > 1.0).any():
+    if score.name.lower() in _COUNTS or (values > 1.0).any():
         return values
-    several = there & (count > 1)
-    if not (values[there] % 1.0 > 0.0).any():
-        if (values[several] == 1.0).any():
-            problem = f"1 may be one run of {count[several].max():g} or all of them"
-            where = several & (values == 1.0)
-            raise table.error(problem, "write cells such as 1/5, without runs", score, where)
+    if not (values % 1.0).any():
+        unclear = (runs > 1) & (values == 1.0)
+        if unclear.any():
+            problem = f"1 may be one run of {runs.max():g} or all of them"
+            raise table.error(problem, "write cells such as 1/5, without runs", score, unclear)
         return values
-    found = np.round(values * count)
-    wrong = there & (np.abs(values * count - found) > _ROUNDING)
+    found = np.round(values * runs)
+    wrong = np.abs(values * runs - found) > _ROUNDING
     if wrong.any():
         k = int(np.argmax(wrong))
-        problem = f"{values[k]:g} is not a share of {count[k]:g} runs"
+        problem = f"{values[k]:g} is not a share of {runs[k]:g} runs"
         raise table.error(problem, "correct the score or the runs", score, wrong)
     return found
 
@@ -409,30 +415,17 @@ def _kind(
 
 
 def _refuse_values(
-    table: Table, score: Column, values: Any, runs: Any, kind: ScoreKind, counted: bool
+    table: Table, score: Column, values: Any, kind: ScoreKind, counted: bool
 ) -> None:
     """Refuse scores that are none of their kind."""
-    there = runs > 0
-    wrong = there & (values != 0) & (values != 1)
+    wrong = (values != 0) & (values != 1)
     if kind == "solved" and not counted and wrong.any():
         problem = f"{score.cells[int(np.argmax(wrong))]!r} is neither 0 nor 1"
         raise table.error(problem, "correct it, or read the scores as numbers", score, wrong)
     if kind != "solved" and counted:
         raise table.error(f"counts of runs are no {kind}s", "leave the kind out", score)
-    done = values[there]
-    if kind != "solved" and (not done.size or are_equal(done.min(), done.max())):
+    if kind != "solved" and are_equal(values.min(), values.max()):
         raise table.error("every score is the same", "there is nothing to learn from it", score)
-
-
-def _refuse_empty(table: Table, system: Column, idle: Any, kept: Any) -> None:
-    """Refuse a system without a run, and a table of one system or task."""
-    if idle.any():
-        name = system.values[int(np.argmax(idle))]
-        problem = f"{name!r} was run on no task"
-        raise table.error(problem, "add its scores, or remove it", system, system.holds(name))
-    if len(system.values) < 2 or kept.sum() < 2:
-        what = "system" if len(system.values) < 2 else "task"
-        raise table.error(f"there is one {what}", f"add the scores of another {what}")
 
 
 def _labels(
@@ -452,15 +445,13 @@ def _labels(
     return label, column.values
 
 
-def _costs(found: Found, task: Column, there: Any, kept: Any) -> NDArray[np.float64] | None:
+def _costs(found: Found) -> NDArray[np.floating[Any]] | None:
     """Mean cost of the runs of each task."""
-    column = found.columns.get("cost")
+    column, task = found.columns.get("cost"), found.columns["task"].codes
     if column is None:
         return None
-    table = found.table
-    paid = cells.number(table, column)
+    paid = cells.number(found.table, column)
     if (paid < 0).any():
-        raise table.error("the cost is negative", "write what a run costs", column, paid < 0)
-    return (np.bincount(task.codes, paid * there) / np.maximum(np.bincount(task.codes, there), 1))[
-        kept
-    ]
+        fix = "write what a run costs"
+        raise found.table.error("the cost is negative", fix, column, paid < 0)
+    return np.bincount(task, paid) / np.bincount(task)

@@ -312,12 +312,6 @@ class FittedScores(NamedTuple):
                 "Scores lie from 0 to 1, which the model of numbers does not know: read ends of "
                 "intervals beyond as 0 or 1, or write shares of runs as in 3/5."
             )
-        if table.families is not None:
-            count = len(table.family_names)
-            sentences.append(
-                f"Families of systems: {count:,}. The model has no term for them: if a family errs "
-                "together, intervals of differences within it are wider than need be."
-            )
         return tuple(sentences)
 
     def _passes_bounds(self, level: float) -> bool:
