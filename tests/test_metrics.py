@@ -97,16 +97,6 @@ def test_distances_against_their_definitions(k, levels):
         )
 
 
-def test_top_lists_of_fagin_by_hand():
-    """Lists (a, b, c) and (c, d, e): c moved, a and b left, d and e came."""
-    scores, labels = [5, 4, 3, 2, 1, 0], [1, 0, 5, 4, 3, 2]
-    # a-b and d-e: one list knows the order only. a-c, b-c: opposite. a, b against d, e: opposite.
-    kendall = metrics.kendall_distance(scores, labels, k=3, normalize=False)
-    assert kendall.mean == 2 * 0.5 + 2 + 4
-    # a: |1 - 4|, b: |2 - 4|, c: |3 - 1|, d: |4 - 2|, e: |4 - 3|.
-    assert metrics.spearman_footrule(scores, labels, k=3, normalize=False).mean == 3 + 2 + 2 + 2 + 1
-
-
 def test_distances_are_one_at_their_largest():
     n = 8
     up, down = np.arange(n), -np.arange(n)

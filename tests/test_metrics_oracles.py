@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy.stats import kendalltau
 from sklearn.metrics import (
-    label_ranking_average_precision_score,
     mean_absolute_error,
     ndcg_score,
     roc_auc_score,
@@ -40,18 +39,6 @@ def test_auc_of_scikit_learn(num_scores):
     ours = metrics.auc(scores.ravel(), labels.ravel(), query=np.repeat(np.arange(20), 15))
     theirs = [roc_auc_score(y, s) for y, s in zip(labels, scores, strict=True)]
     np.testing.assert_allclose(ours.values, theirs, atol=1e-12)
-
-
-def test_average_precision_of_scikit_learn():
-    """Without ties: with them it takes the worst order, not the expected one."""
-    rng = np.random.default_rng(3)
-    scores = np.stack([rng.permutation(15) for _ in range(20)])
-    labels = lists(3, num_labels=2)[1]
-    ours = metrics.average_precision(
-        scores.ravel(), labels.ravel(), query=np.repeat(np.arange(20), 15)
-    )
-    theirs = label_ranking_average_precision_score(labels, scores)
-    assert ours.mean == pytest.approx(theirs, abs=1e-12)
 
 
 @pytest.mark.parametrize("num_scores", [4, 10_000])
