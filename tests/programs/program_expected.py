@@ -23,7 +23,7 @@ from bayesrank.distributions import Thurstone
 class Row(NamedTuple):
     """A program and its arguments, and what `EP` with these options has to say of it."""
 
-    expected: str  # "refused", "refused once compiled" (unknown to the reader), or "warns"
+    expected: str  # "refused" or "warns"
     program: Callable[..., Any]
     says: tuple[str, ...]  # parts of the message
     args: tuple[Any, ...] = ()
@@ -32,6 +32,7 @@ class Row(NamedTuple):
     kind: type[Exception] = ValueError
     instead: Callable[[], Any] | None = None  # the program that the message leads to
     held: dict[str, Any] | None = None  # values that are written into that one
+    slow: bool = False
     good: tuple[Any, ...] | None = None  # arguments with which the same program runs
 
 
@@ -446,7 +447,7 @@ for program, structure, power, args, says in REFUSED:
         f"{program.__name__}_kept_{structure}_at_power_{power:g}",
         program,
         says,
-        expected="refused once compiled",
+        slow=True,
         args=args,
         options={"structure": structure, "power": power},
     )
@@ -495,4 +496,5 @@ expression(
     *("no density where the sweeps look", "Use NUTS"),
     expected="warns",
     args=(-2.0,),
+    slow=True,
 )
