@@ -290,3 +290,29 @@ def test_data_may_be_a_list():
 
     result = EP(model).run(jax.random.key(0), [1.0, 2.0, 3.0])
     np.testing.assert_allclose(result.mean["f"], 6.0 / 4.0)
+
+
+def test_what_a_program_computes_has_a_mean_and_a_standard_deviation():
+    """Sums without chance, others by quadrature, hyperparameters with them; data have none."""
+
+    def program(held: bool) -> None:
+        spread = 1.0 if held else numpyro.sample("spread", dist.HalfNormal(1.0))
+        f = jnp.asarray(numpyro.sample("f", dist.Normal(0.0, spread).expand([2]).to_event(1)))
+        numpyro.deterministic("gap", f[0] - f[1])
+        numpyro.deterministic("chance", jax.nn.sigmoid(f))
+        numpyro.deterministic("variance", jnp.square(spread) * jnp.ones(3))
+        numpyro.deterministic("rows", jnp.ones(2))
+        numpyro.sample("y", dist.Normal(f, 0.5).to_event(1), obs=jnp.array([1.0, -0.5]))
+
+    result = EP(program).run(jax.random.key(0), True)
+    assert result.computed_sites == ("gap", "chance") and "rows" not in result.mean
+    np.testing.assert_allclose(result.mean["gap"], [1, -1] @ result.mean["f"], atol=1e-9)
+    np.testing.assert_allclose(result.sd["gap"], np.sqrt(2) * result.sd["f"][0], rtol=0.05)
+    points, weights = np.polynomial.hermite_e.hermegauss(40)
+    at = result.mean["f"] + result.sd["f"] * points[:, None]
+    mean = weights @ (1 / (1 + np.exp(-at))) / weights.sum()
+    np.testing.assert_allclose(result.mean["chance"], mean, atol=2e-3)
+    averaged = EP(program).run(jax.random.key(0), False)
+    assert averaged.computed_sites == ("gap", "chance", "variance")
+    squares = averaged.mean["spread"] ** 2 + averaged.sd["spread"] ** 2
+    np.testing.assert_allclose(averaged.mean["variance"], np.full(3, squares), rtol=0.1)

@@ -299,3 +299,20 @@ def test_a_loop_of_sites_is_run_a_fixed_number_of_times():
     (few_runs, few), (many_runs, many) = sizes
     assert few_runs == many_runs <= 4
     assert many <= 30 / 3 * few
+
+
+def test_a_sum_is_nearly_zero_whichever_side_is_the_data():
+    """A soft constraint, against the Gaussian that conditioning gives."""
+    y = np.array([0.4, -1.2, 0.7, 2.0])
+
+    def program(swapped: bool) -> None:
+        f = jnp.asarray(numpyro.sample("f", dist.Normal(0.0, 1.0).expand([4]).to_event(1)))
+        total, none = (0.0, f.sum()) if swapped else (f.sum(), 0.0)
+        numpyro.sample("zero", dist.Normal(total, 0.01), obs=none)
+        numpyro.sample("y", dist.Normal(f, 1.0).to_event(1), obs=y)
+
+    covariance = np.linalg.inv(2.0 * np.eye(4) + 1e4 * np.ones((4, 4)))
+    for swapped in (False, True):
+        result = EP(program).run(jax.random.key(0), swapped)
+        np.testing.assert_allclose(result.mean["f"], covariance @ y, atol=1e-6)
+        np.testing.assert_allclose(result.covariance["f"], covariance, atol=1e-6)

@@ -155,6 +155,38 @@ def half_normal_effects() -> Any:
     return effects(dist.HalfNormal(1.0))
 
 
+def levels(prior: Any) -> None:
+    cuts = draw("cuts", prior)
+    observe(dist.OrderedLogistic(normal("f", shape=(10,)), cuts), np.arange(10) % 3)
+
+
+expression(
+    "improper_cut_points",
+    lambda: levels(dist.ImproperUniform(dist.constraints.ordered_vector, (), (2,))),
+    *("'cuts' is ImproperUniform", "OrderedTransform())), fix it with params"),
+    instead=lambda: levels(
+        dist.TransformedDistribution(
+            dist.Normal(0.0, 5.0).expand([2]).to_event(1), dist.transforms.OrderedTransform()
+        )
+    ),
+)
+
+
+def imputed(prior: Any, seen: Any) -> None:
+    """Two of ten ages are not known."""
+    unknown = np.array([2, 7])
+    age = jnp.asarray(Y).at[unknown].set(draw("age", prior.expand([2])))
+    known = age if seen is None else np.delete(Y, unknown)
+    numpyro.sample("seen", dist.Normal(0.3, 1.0), obs=known)
+    observe(dist.Normal(0.8 * age, 0.5), Y[::-1])
+
+
+expression(
+    "imputed_ages",
+    lambda: imputed(dist.Normal(0.3, 1.0).mask(False), None),
+    *("'age' is masked", "observe those that were seen alone"),
+    instead=lambda: imputed(dist.Normal(0.3, 1.0), True),
+)
 doubled = partial(handlers.scale, scale=2.0)
 expression(
     "masked_positive_effects",

@@ -87,6 +87,11 @@ def is_cut_off(fn: dist.Distribution) -> bool:
     return transformed and not is_real(base.base_dist.support)
 
 
+def takes_any_value(fn: dist.Distribution) -> bool:
+    """Whether the support of a distribution is real, or its density says where it ends."""
+    return is_real(unwrap(fn)[0].support) or is_cut_off(fn)
+
+
 def _cut_off(base: dist.Distribution, mask: Any, value: Array, log_prob: Any) -> Any:
     """A log density, minus infinity where a transform leads to values that its base has not."""
     if not isinstance(base, dist.TransformedDistribution) or not is_cut_off(base):

@@ -18,7 +18,7 @@ from bayesrank.infer.pairs import PairBlock, PairLikelihood
 from bayesrank.infer.quadrature_check import QuadratureMoments
 from bayesrank.infer.reader.affine import Affine, Degree
 from bayesrank.infer.reader.components import Components, find_components
-from bayesrank.infer.reader.densities import is_cut_off
+from bayesrank.infer.reader.densities import takes_any_value
 from bayesrank.infer.reader.jaxpr import UnknownValueError, computed, needed_equations
 from bayesrank.infer.reader.joint import Joint
 from bayesrank.infer.reader.predictors import (
@@ -83,7 +83,7 @@ def all_factors(joint: Joint, power: float, spread: Array) -> Observed:
             checks.append((Refusal("no_weight", name), jnp.isfinite(weight) & (weight >= 0)))
         supported = joint.observed[name].supported
         moves = isinstance(supported, (Affine, Degree))
-        if moves and not is_cut_off(joint.sites_at_zero()[name]["fn"]):
+        if moves and not takes_any_value(joint.sites_at_zero()[name]["fn"]):
             raise _depends_on_latents(joint, name, "supported", "moving_support")
         if supported is not None and not moves:
             checks.append((Refusal("unsupported_value", name), supported))

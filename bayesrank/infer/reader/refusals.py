@@ -40,9 +40,15 @@ _MESSAGES = {
         "scan(reverse=True) numbers these from its first step. Reverse the data, and leave reverse "
         "out"
     ),
+    "improper": (
+        "latent site {name!r} is ImproperUniform, and EP averages over priors of mass one. Give it "
+        "one (Normal(0, 10); of cut points TransformedDistribution(Normal(0, 5).expand([2])"
+        ".to_event(1), OrderedTransform())), fix it with params={{{name!r}: ...}}, or use NUTS"
+    ),
     "masked_latent": (
-        "latent site {name!r} is masked, which leaves some of its elements without a prior. "
-        "Mask the observed sites only"
+        "latent site {name!r} is masked, which leaves some of its elements without a prior. Mask "
+        "the observed sites only; where values are imputed, leave the mask out, and observe those "
+        "that were seen alone, as the others have their prior already"
     ),
     "scaled_latent": (
         "latent site {name!r} stands under handlers.scale, so its prior is tempered. Scale the "

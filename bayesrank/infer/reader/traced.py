@@ -116,6 +116,7 @@ class Traced:
     outputs: tuple[Any, ...]
     tree: Any
     initial: dict[str, Any]  # variable of each initial value; a site without one starts at zero
+    computed: dict[str, Any]  # variable of each `deterministic` site
     messages: dict[str, dict[str, Any]]  # what is static in NumPyro's messages, by site
     # Which parameters of distributions have to be looked at when their values are known.
     domains: tuple[tuple[Domain, Any], ...]
@@ -169,6 +170,24 @@ class Traced:
         leaves = evaluated(self._of_sites, self.outputs, self.known(values))
         found = jax.tree.unflatten(self.tree, leaves)
         return {name: self.messages[name] | found[name] for name in self.messages}
+
+    def computed_from(self, sites: Collection[str]) -> tuple[str, ...]:
+        """Names of ``deterministic`` sites that follow from some of these sites, and no others."""
+        found = []
+        for name, output in self.computed.items():
+            equations = needed_equations(self.equations, [output], ())
+            read = {output} if isinstance(output, int) else set()
+            read = read.union(*(equation.variables for equation in equations))
+            on = {name for name, given in self.inputs.items() if given.number in read}
+            if on and on <= {*sites}:
+                found.append(name)
+        return tuple(found)
+
+    def compute(self, names: Sequence[str], values: Mapping[str, Any]) -> dict[str, Any]:
+        """Values of ``deterministic`` sites at given values of the unobserved ones."""
+        outputs = [self.computed[name] for name in names]
+        equations = needed_equations(self.equations, outputs, ())
+        return dict(zip(names, evaluated(equations, outputs, self.known(values)), strict=True))
 
     def known(self, values: Mapping[str, Any], besides: Collection[str] = ()) -> dict[int, Any]:
         """Constants and values of unobserved sites, or their initial ones, `besides` some."""
@@ -281,7 +300,9 @@ def _trace(
         given, found["called"] = jax.tree.flatten((args, kwargs)) if keep_arguments else ([], None)
         found["messages"] = {name: _static(message) for name, message in messages.items()}
         found["domains"] = [domain for domain, _ in domains]
-        groups = outputs, initial, [holds for _, holds in domains], given
+        found["computed"] = list(unknown.computed)
+        computed = [jnp.asarray(value) for value in unknown.computed.values()]
+        groups = outputs, initial, computed, [holds for _, holds in domains], given
         found["leaves"], found["groups"] = jax.tree.flatten(groups)
         return [0 if _is_static(x) else x for x in found["leaves"]]
 
@@ -303,7 +324,7 @@ def _assembled(
     # Numbers and objects of Python's stand for themselves.
     leaves = zip(found["leaves"], traced.outputs, strict=True)
     variables = [Constant(leaf) if _is_static(leaf) else number for leaf, number in leaves]
-    outputs, initial, holds, given = jax.tree.unflatten(found["groups"], variables)
+    outputs, initial, computed, holds, given = jax.tree.unflatten(found["groups"], variables)
     domains, tree = tuple(zip(found["domains"], holds, strict=True)), found["called"]
     whole = traced._replace(equations=tuple(kept), constants=constants)
     for name, place in found["scales"].items():
@@ -317,7 +338,17 @@ def _assembled(
         frozen_equations(equations),
         frozen({name: (x.number, x.shape, str(x.dtype)) for name, x in inputs.items()}),
         tuple((number, jnp.shape(x), str(x.dtype)) for number, x in constants.items()),
-        frozen([outputs, initial, domains, found["messages"], called and called[0]]),
+        frozen(
+            [
+                outputs,
+                initial,
+                computed,
+                found["computed"],
+                domains,
+                found["messages"],
+                called and called[0],
+            ]
+        ),
         frozen_tree(found["tree"]),
         None if tree is None else frozen_tree(tree),
         validates,
@@ -330,6 +361,7 @@ def _assembled(
         tuple(outputs),
         found["tree"],
         initial,
+        dict(zip(found["computed"], computed, strict=True)),
         found["messages"],
         domains,
         validates,

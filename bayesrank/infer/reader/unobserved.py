@@ -18,6 +18,7 @@ from numpyro.primitives import Messenger
 from bayesrank.infer.reader.densities import given_value, median, starts_at_zero
 from bayesrank.infer.reader.precision import as_number
 from bayesrank.infer.reader.prior import unwrap
+from bayesrank.infer.reader.refusals import Refusal
 
 # The value of an unobserved site: it stands in a trace until it becomes one of its inputs.
 site_value = Primitive("site_value")
@@ -38,6 +39,7 @@ class Unobserved(Messenger):
         """Forget the sites of a run."""
         self.names: list[str] = []
         self.initial: dict[str, Callable[[], Any]] = {}
+        self.computed: dict[str, Any] = {}
 
     def run(
         self, model: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any]
@@ -47,6 +49,9 @@ class Unobserved(Messenger):
         if self.late:
             self.restart()
             messages = self._run(model, args, kwargs)
+        said = [m for m in messages.values() if m["type"] == "deterministic"]
+        numbers = [m for m in said if isinstance(m["value"], jax.Array | np.ndarray | float)]
+        self.computed = {message["name"]: message["value"] for message in numbers}
         return {k: m for k, m in messages.items() if m["type"] in ("sample", "param", "plate")}
 
     def _run(
@@ -90,6 +95,8 @@ class Unobserved(Messenger):
                 self.held[name] = msg["value"]
         if value is None and (name in self.held or discrete):
             self.initial[name] = partial(self.held.get, name, draw)
+        elif value is None and isinstance(unwrap(fn)[0], dist.ImproperUniform):
+            raise Refusal("improper", name).error()
         elif value is None and not starts_at_zero(fn):
             self.initial[name] = partial(median, fn, msg["kwargs"].get("rng_key"), shape)
         self._put(msg, shape, dtype)
