@@ -95,6 +95,16 @@ def preference(seed: int, *, ard: bool = False, **options: Any) -> Trial:
     return of_draws(model.result.get_samples()["f"], truth["f"])
 
 
+def featured(seed: int, *, item_effects: bool) -> Trial:
+    """Twenty-five named items with three features, of which they may be more than the sum."""
+    rng, n, count = np.random.default_rng(seed), 25, 120
+    X, pairs = _standard(rng, n, 3), _pairs(rng, n, count)
+    truth = drawn(preference_gp, seed, X, pairs, item_effects=item_effects)
+    rows = np.where(truth["comparison"][:, None] == 1, pairs, pairs[:, ::-1])
+    ranker = Ranker(items=range(n), item_features=X).fit(rows)
+    return of_draws(ranker.samples(), truth["f"])
+
+
 def ordinal(seed: int, **options: Any) -> Trial:
     """Fifty items with two features, four levels; sets that show fewer are drawn again."""
     rng, n, r = np.random.default_rng(seed), 50, 4
@@ -286,6 +296,8 @@ def _all() -> Iterator[Case]:
     yield case("PreferenceGP", preference)
     yield case("PreferenceGP, ard", preference, ard=True)
     yield case("PreferenceGP, maximum", preference, **maximum)
+    yield case("Ranker, features and items", featured, item_effects=True)
+    yield case("Ranker, features alone", featured, item_effects=False)
     yield case("OrdinalGP", ordinal)
     yield case("OrdinalGP, maximum", ordinal, **maximum)
     for name, moment in (("time", -1), ("past skills", 3)):

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 from cli_run import run
+from scipy.stats import norm
 
 from bayesrank import PreferenceGP, Ranker
 from bayesrank._states import read_state, write_state
@@ -160,10 +161,15 @@ def test_predict_at_the_terminal_knows_new_items_by_their_features(tmp_path, mon
     text = (f"items{i},items{j}\n" for i, j in pairs)
     (tmp_path / "c.csv").write_text("winner,loser\n" + "".join(text))
     (tmp_path / "p.csv").write_text("a,b\nnew0,items3\nnew1,new2\nitems5,items8\n")
-    dense = PreferenceGP(ard=True, hyperparameters="prior", num_samples=2).fit(X, pairs)
-    mean, _ = dense.predict(np.concatenate([X, new]))
+    options: Any = {"items": range(ITEMS), "item_features": X, "ard": True, "num_samples": 2}
+    dense = Ranker(hyperparameters="prior", **options).fit(pairs)
+    scaled = (np.asarray(new) - dense.feature_mean_) / dense.feature_scale_
+    [part] = with_new_items(dense.posterior_, scaled)  # pyright: ignore[reportArgumentType]
+    mean, covariance = part.mean, np.asarray(part.covariance)
     asked = np.array([(ITEMS, 3), (ITEMS + 1, ITEMS + 2), (5, 8)])
-    known = dense.predict_proba(asked, np.append(X, new, 0))
+    contrast = np.eye(ITEMS + 3)[asked[:, 0]] - np.eye(ITEMS + 3)[asked[:, 1]]
+    spread = np.sqrt(2.0 + np.diag(contrast @ covariance @ contrast.T))
+    known = norm.cdf(contrast @ mean / spread)
     fit = "rank c.csv --items items.csv --out large --hyperparameters prior"
     ask = "predict large p.csv --items new.csv --out chances.csv --skills skills.csv"
     with few_kept():
@@ -176,9 +182,6 @@ def test_predict_at_the_terminal_knows_new_items_by_their_features(tmp_path, mon
     np.testing.assert_allclose(told, known, atol=0.01)
     told, sd = np.loadtxt("skills.csv", delimiter=",", skiprows=1, usecols=(1, 2)).T
     np.testing.assert_allclose(told, mean[ITEMS:] - mean[:ITEMS].mean(), atol=0.02)
-    scaled = (np.asarray(new) - dense.feature_mean_) / dense.feature_scale_
-    [part] = with_new_items(dense.posterior_, scaled)  # pyright: ignore[reportArgumentType]
-    covariance = np.asarray(part.covariance)
     contrast = np.eye(3, ITEMS + 3, ITEMS) - np.repeat([1 / ITEMS, 0], [ITEMS, 3])
     true = np.sqrt(np.diag(contrast @ covariance @ contrast.T))
     np.testing.assert_allclose(sd, true, rtol=0.05)

@@ -178,6 +178,37 @@ def test_what_is_no_covariate_is_refused(given, message, data):
         refused(message, Ranker().fit, table, covariates=given)
 
 
+def test_a_covariate_can_have_an_effect_in_each_category():
+    """As by EP with covariates that are zero in all other categories."""
+    table = battles(120).assign(category=np.array(["code", "law", "verse"])[np.arange(120) % 3])
+    held = {**HELD, "category_scale": 0.3}
+    read = read_comparisons(table, columns=ColumnNames(covariates=("length:category",)))
+    apart = Ranker(hyperparameters=held).fit(read)
+    gaps, unit = np.asarray(read.covariates)[:, 0], apart.covariate_units_["length in law"]
+    assert unit == pytest.approx(np.sqrt(np.mean(gaps**2)))
+    assert list(apart.covariate_units_) == [f"length in {name}" for name in read.category_names]
+    own = gaps[:, None] / unit * (np.asarray(read.categories)[:, None] == np.arange(3))
+    said: dict[str, Any] = {"categories": read.categories, "num_categories": 3, "covariates": own}
+    outcomes = np.where(read.tied, 1, 2)
+    engine = EP(thurstone, hyperparameters=held)
+    result = engine.run(jax.random.key(0), 5, read.comparisons, outcomes=outcomes, **said)
+    effects = [each.mean for each in apart.effects() if each.name == "covariate_effect"]
+    np.testing.assert_allclose(effects, result.mean["covariate_effect"], rtol=5e-3)
+    pair: Any = [("ash", "elm")]
+    longer = apart.predict_proba(pair, category="law", covariates={"length in law": 99})
+    assert longer > apart.predict_proba(pair, category="law")
+    assert apart.score(read) > -1.1
+    with pytest.warns(match="read as"):
+        again: Any = Ranker(hyperparameters=held).fit(table, covariates=["length:category"])
+    assert again.covariate_units_ == apart.covariate_units_
+    with pytest.warns(match="read as"):
+        named = again.score(table, covariates=["length:category"])
+        assert named == pytest.approx(again.score(read))
+        refused("names 'length' twice", again.fit, table, covariates=["length", "length:category"])
+        few = table.drop(columns="category")
+        refused("have no categories; pass", again.fit, few, covariates=["length:category"])
+
+
 def test_differences_to_come_are_refused_by_name(ranker):
     pair = [("ash", "elm")]
     refused("pass how much more", ranker.predict_proba, pair, covariates={"width": 1.0})

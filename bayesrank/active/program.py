@@ -75,7 +75,7 @@ def answered(
         skills = independent_skills(about)
     else:
         X = check_features(about, "X")
-        kernel = feature_kernel(X.shape[1], ard)
+        kernel, _ = feature_kernel(X.shape[1], ard)
         noise = noise * numpyro.sample("noise", dist.LogNormal(0.0, 0.1))
         skills = process_skills(X, kernel, laplacian=laplacian)
     observe_comparisons(skills, comparisons, noise=noise, outcomes=outcomes, counted=counted)

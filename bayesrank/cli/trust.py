@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from bayesrank.cli.words import Params, is_log, times, win_chance
+from bayesrank.cli.words import Params, times, win_chance
 from bayesrank.datasets import ComparisonData
 from bayesrank.datasets.counted import COUNTED
 from bayesrank.ranking import RankSummary
@@ -279,7 +279,7 @@ def _margins(
         rows = np.isin(np.arange(data.num_comparisons), late) & ~data.tied
         margins = margins_in_time(result, params, rows, _DRAWS)
         return None if margins is None else (data.where(rows), lambda k: margins[k % _DRAWS])
-    if is_log(data):
+    if data.is_log:
         rows = data.distinct()
         return rows, margins_of_log(rows, ranker_posterior(result), number)
     return data, None

@@ -129,12 +129,6 @@ def heading(measure: str, part: str) -> str:
     return f"Category {part}" if measure == "skill" else f"On {part}"
 
 
-def is_log(data: ComparisonData) -> bool:
-    """Whether there are positions, judges, categories or covariates to learn of."""
-    said = data.position, data.judges, data.categories, data.covariates
-    return any(part is not None for part in said)
-
-
 def notes_on(data: ComparisonData, params: Params, at: Any = None) -> tuple[str, ...]:
     """Sentences on what skill depends on."""
     notes = []
@@ -172,7 +166,7 @@ def method(
     else:
         more = "in the judges' reliabilities and order biases" if data.judges is not None else ""
         still = data.times is None and data.features is None
-        ties = "in the tie width" if data.tied.any() and is_log(data) and still else ""
+        ties = "in the tie width" if data.tied.any() and data.is_log and still else ""
         known = ", ".join(["in the skills", *filter(None, (more, ties))])
         said = [
             f"Intervals include uncertainty {known}, and none in the prior scales; with few "

@@ -215,6 +215,12 @@ class ComparisonData:
             scores=table,
         )
 
+    @property
+    def is_log(self) -> bool:
+        """Whether there are positions, judges, categories or covariates to learn of."""
+        said = self.position, self.judges, self.categories, self.covariates
+        return any(part is not None for part in said)
+
     def where(self, mask: np.ndarray) -> "ComparisonData":
         """Some of the comparisons; items, judges and categories stay.
 

@@ -61,7 +61,8 @@ def covariates(
         numbers = [values for values in map(_numbers, columns) if values is not None]
         if not numbers or len(numbers) < len(columns):
             known = ", ".join(contrasts(rest, turned)) or "none"
-            problem = f"no columns of numbers say how much more of {name!r} one side has"
+            base = name.removesuffix(":category")
+            problem = f"no columns of numbers say how much more of {base!r} one side has"
             raise table.error(
                 problem, f"name one of both sides ({known}), or a column of differences"
             )
@@ -72,7 +73,11 @@ def covariates(
 
 
 def covariate_columns(rest: Sequence[Column], name: str) -> tuple[Column, ...]:
-    """The column of differences that has this name, or those of both sides, or none."""
+    """The column of differences that has this name, or those of both sides, or none.
+
+    ``name:category`` is by its name an effect in each category.
+    """
+    name = name.removesuffix(":category")
     alone = tuple(c for c in rest if c.name == name and _numbers(c) is not None)
     return alone or _both_sides(rest).get(name, ())
 

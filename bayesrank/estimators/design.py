@@ -19,7 +19,6 @@ from bayesrank.estimators.skills import FitSettings, RankerFit, fit_skills
 from bayesrank.infer.spi import MOST_DENSE
 from bayesrank.ranking import connected_components
 from bayesrank.solvers.comparisons.skills import Independent, Skills
-from bayesrank.solvers.comparisons.terms import TERMS
 
 DesignChoice = Literal["auto", "random", "matched"]
 """What is known of who meets whom."""
@@ -72,8 +71,7 @@ def looks_matched(data: ComparisonData) -> bool:
     of its normalised Laplacian. Graphs of random draws of d comparisons an item have about
     :math:`1 - 2 \sqrt{d - 1} / d`.
     """
-    says_where = any(term.in_logs and getattr(data, term.column) is not None for term in TERMS)
-    if says_where or data.num_items > _MOST_ITEMS:
+    if data.is_log or data.num_items > _MOST_ITEMS:
         return False
     graph = _graph(data)
     degrees = graph.sum(axis=1)

@@ -17,6 +17,8 @@ from bayesrank.solvers.comparisons.terms import read_weights
 
 Array = NDArray[np.float64]
 
+_EACH = ":category"
+
 
 def read_log(source: Any, given: Mapping[str, Any], items: Any, features: Any) -> ComparisonData:
     """Comparisons or orders of `source`, with the features of the items.
@@ -67,14 +69,15 @@ def covariate_names(covariates: Any) -> tuple[Sequence[str], Any]:
 
 def with_covariates(data: ComparisonData, names: Sequence[str]) -> ComparisonData:
     """Use what a table says of both sides, as ``length_a`` and ``length_b``, by its name."""
-    unknown = next((name for name in names if name not in data.contrasts), None)
+    found = [name.removesuffix(_EACH) for name in names]
+    unknown = next((name for name in found if name not in data.contrasts), None)
     if unknown is not None:
         known = ", ".join(data.contrasts) or "nothing"
         raise ValueError(
             f"covariates names {unknown!r}; the comparisons have numbers of both sides of: {known}"
         )
-    gaps = np.stack([data.contrasts[name] for name in names], axis=1)
-    rest = {name: gap for name, gap in data.contrasts.items() if name not in names}
+    gaps = np.stack([data.contrasts[name] for name in found], axis=1)
+    rest = {name: gap for name, gap in data.contrasts.items() if name not in found}
     return replace(data, covariates=gaps, covariate_names=tuple(names), contrasts=rest)
 
 
@@ -86,8 +89,41 @@ def in_units(data: ComparisonData) -> tuple[dict[str, float], ComparisonData]:
     if not units.all():
         name = data.covariate_names[int(np.argmin(units))]
         raise ValueError(f"covariate {name!r} is the same for both sides in all rows; leave it out")
-    named = dict(zip(data.covariate_names, units.tolist(), strict=True))
-    return named, replace(data, covariates=data.covariates / units)
+    found, which = in_categories(replace(data, covariates=data.covariates / units))
+    return dict(zip(found.covariate_names, units[which].tolist(), strict=True)), found
+
+
+def in_categories(data: ComparisonData) -> tuple[ComparisonData, list[int]]:
+    """Covariates such as ``length:category`` in each category apart, and which each column was.
+
+    The effect of ``length in code`` is that of length in the category ``code``.
+    """
+    names, columns, which = [], [], []
+    seen = [name.removesuffix(_EACH) for name in data.covariate_names]
+    for number, name in enumerate(data.covariate_names):
+        gaps: Any = None if data.covariates is None else data.covariates[:, number]
+        base = seen[number]
+        if seen.count(base) > 1:
+            raise ValueError(f"covariates names {base!r} twice; keep one of them")
+        if name == base:
+            apart = {name: gaps}
+        elif data.categories is None or len(data.category_names) == 0:
+            raise ValueError(
+                f"covariates has {name!r}, and comparisons have no categories; pass category, or "
+                f"{base!r} for one effect"
+            )
+        else:
+            apart = {
+                f"{base} in {category}": np.where(data.categories == place, gaps, 0.0)
+                for place, category in enumerate(data.category_names)
+            }
+        names += apart
+        columns += apart.values()
+        which += [number] * len(apart)
+    if not names or names == list(data.covariate_names):
+        return data, which
+    more = np.stack(columns, axis=1)
+    return replace(data, covariates=more, covariate_names=tuple(names)), which
 
 
 def _items(items: Any, features: Any) -> tuple[list[Hashable] | None, Array | None]:

@@ -27,9 +27,10 @@ class PreferenceGP(SkillRanker):
     """Skills of items with features, learned from comparisons of two items at a time.
 
     The skill is a Gaussian process of the features with a squared-exponential kernel. If there is a
-    graph of the items, skill varies little between neighbours. Skill is in units in which ``noise``
-    is about one; only differences matter. Items go by row numbers, and new ones are predicted from
-    their features.
+    graph of the items, skill varies little between neighbours. Items of the same features are
+    equal; `bayesrank.Ranker` takes them to differ. Skill is in units in which ``noise`` is about
+    one; only differences matter. Items go by row numbers, and new ones are predicted from their
+    features.
 
     Parameters
     ----------
@@ -79,6 +80,8 @@ class PreferenceGP(SkillRanker):
     >>> gp.predict_proba([(4, 0), (0, 4)]).round(2)
     array([0.81, 0.19])
     """
+
+    _item_effects = False  # rows of features, of which other rows can be asked
 
     def __init__(
         self,

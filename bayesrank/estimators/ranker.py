@@ -13,6 +13,7 @@ from bayesrank.estimators.coming import Coming, read_coming
 from bayesrank.estimators.design import DesignChoice, check_design
 from bayesrank.estimators.log import (
     covariate_names,
+    in_categories,
     in_units,
     read_log,
     with_covariates,
@@ -33,9 +34,9 @@ class Ranker(FittingRanker):
     Each column of a log is a term of one model. A tie is a third outcome; being shown first or at
     home may be an advantage. Items may have a skill in each category, judges an order bias and a
     reliability (`bayesrank.models.judged_comparisons`). Skills may change with time
-    (`bayesrank.models.dynamic_thurstone`), or follow from features of the items
-    (`bayesrank.models.preference_gp`). An order of several items is one event, not many independent
-    comparisons (`bayesrank.models.thurstone_orders`). Systems by tasks have scores
+    (`bayesrank.models.dynamic_thurstone`), or follow from features of the items and an effect of
+    each item alone (`bayesrank.models.preference_gp`). An order of several items is one event, not
+    many independent comparisons (`bayesrank.models.thurstone_orders`). Systems by tasks have scores
     (`bayesrank.models.score_table`), see `scores`.
 
     Skill is in units of the noise of a performance, as the typical judge sees it; only differences
@@ -64,9 +65,10 @@ class Ranker(FittingRanker):
         moves no skill by more than 0.1 posterior standard deviations and widens none by more than
         3%; and over 600 skills (overall and in each category) or 2,000 different comparisons.
         "prior" takes the prior medians. A mapping fixes what it names, and "map" learns the rest:
-        with features ``amplitude``, ``lengthscale``, ``noise``, ``graph_weight``, else ``scale``;
-        ``tie_width``, ``category_scale``, ``reliability_scale``, ``bias_scale``,
-        ``taste_scale``; with times ``drift`` or ``lengthscale``, in units of the observed period.
+        with features ``amplitude``, ``lengthscale``, ``noise``, ``item_share`` (below one),
+        ``graph_weight``, else ``scale``; ``tie_width``, ``category_scale``,
+        ``reliability_scale``, ``bias_scale``, ``taste_scale``; with times ``drift`` or
+        ``lengthscale``, in units of the observed period.
     num_restarts : int, default 0
         Number of further random starts of the search for hyperparameters.
     num_samples : int, default 2000
@@ -233,8 +235,8 @@ class Ranker(FittingRanker):
         covariates : list of str, table, mapping or array-like of shape (K, D), optional
             What counts beside skill, such as the length of an answer: how much more of it the
             winner (of a tie, the first) has. Or names of what a table says of both sides:
-            ``["length"]`` for the columns ``length_a`` and ``length_b``. Skills are then those at
-            equal covariates.
+            ``["length"]`` for the columns ``length_a`` and ``length_b``, or ``["length:category"]``
+            for an effect in each category. Skills are then those at equal covariates.
         sample_weight : array-like of shape (K,), optional
             How often each comparison counts, from zero on; of orders, how many people gave each, a
             positive whole number.
@@ -431,7 +433,7 @@ class Ranker(FittingRanker):
         given |= {"time": time, "covariates": covariates, "sample_weight": sample_weight}
         named, given["covariates"] = covariate_names(covariates)
         data = read_columns(comparisons, self.names_, given, self._fix("population"))
-        data = with_covariates(data, named) if named else data
+        data, _ = in_categories(with_covariates(data, named) if named else data)
         if data.orders is not None or data.scores is not None:
             raise ValueError("score takes comparisons of two items, and these are none")
         said: dict[str, Any] = {"position": data.position}

@@ -64,6 +64,7 @@ class SkillRanker(EPEstimator):
     records_: ItemRecords | None = None
     feature_mean_: Any = None
     feature_scale_: Any = None
+    _item_effects = True  # items have names, so that they can differ beyond their features
 
     def rank(
         self,
@@ -157,7 +158,9 @@ class SkillRanker(EPEstimator):
             items = np.asarray(self.result.model_args[0])[inside][:_MOST_MEASURED]
             items = items / params["lengthscale"]
             shared = np.exp(-0.5 * cdist(items, items, "sqeuclidean")).mean()
-            return float(np.sqrt(params["amplitude"] ** 2 * (1.0 - shared) + added))
+            own = params.get("item_share", 0.0)
+            spread = (1.0 - own) * (1.0 - shared) + own * apart
+            return float(np.sqrt(params["amplitude"] ** 2 * spread + added))
         own = params["scale"] ** 2 + self._elapsed * params.get("drift", 0.0) ** 2
         return float(np.sqrt(own * apart + added))
 
@@ -247,7 +250,7 @@ class SkillRanker(EPEstimator):
         scaled = (features - mean) / scale
         graph = graph_laplacian(self.laplacian, scaled)
         kept = dict(zip(_NO_FEATURES, (mean, scale, graph), strict=True))
-        return ProcessSkills(scaled, self.ard, graph), kept
+        return ProcessSkills(scaled, self.ard, graph, self._item_effects), kept
 
     def _chance(self, chances: Array, outcome: Outcome) -> Array:
         """The column of an outcome."""

@@ -44,7 +44,7 @@ from bayesrank.solvers.comparisons.skills import (
     fewer_comparisons,
     with_new_items,
 )
-from bayesrank.solvers.comparisons.terms import TERMS, MarginRows, arguments_of, scales_of
+from bayesrank.solvers.comparisons.terms import MarginRows, arguments_of, scales_of
 
 _PROCESS = "matern12"  # of long ago little is known, and newcomers are as the average is
 _CHOICES = ("integrate", "map", "prior")
@@ -92,7 +92,7 @@ def fit_skills(
     data: ComparisonData | Events, skills: Skills, settings: FitSettings, callback: Callback = None
 ) -> RankerFit:
     """Learn hyperparameters and skills from comparisons, or from orders as events."""
-    if isinstance(data, ComparisonData) and _says_where(data):
+    if isinstance(data, ComparisonData) and data.is_log:
         along = getattr(skills, "laplacian", None) is not None
         if isinstance(skills, Independent) and settings.likelihood == "probit" and not along:
             return _fit_log(data, skills, settings, callback)
@@ -100,6 +100,9 @@ def fit_skills(
     _check_room(skills.items, data, 0, settings)
     program, args, options, shapes = _call(data, skills, settings.likelihood)
     params, choice = check_hyperparameters(settings.hyperparameters, shapes, _CHOICES)
+    if float(params.get("item_share", 0.0)) >= 1.0:
+        share = float(params["item_share"])
+        raise ValueError(f"hyperparameters['item_share'] is {share:g}; pass a share below one")
     of_pairs = isinstance(data, ComparisonData)
     key = jax.random.key(settings.seed)
     if choice == "integrate" and not (of_pairs and skills.too_many):
@@ -153,11 +156,6 @@ def moving(time: Any, data: ComparisonData) -> tuple[TimeRange, Moving] | None:
     span = TimeRange(float(times.min()), float(times.max()), dates)
     distinct, period = np.unique(span.scaled(times), return_inverse=True)
     return span, Moving(data.num_items, process, distinct, period)
-
-
-def _says_where(data: ComparisonData) -> bool:
-    """Whether a log says who judged, where, or in which order."""
-    return any(term.in_logs and getattr(data, term.column) is not None for term in TERMS)
 
 
 def _refuse_beside(data: ComparisonData, skills: Skills, settings: FitSettings) -> None:

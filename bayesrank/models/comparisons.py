@@ -186,6 +186,7 @@ def preference_gp(
     *,
     X_new: ArrayLike | None = None,
     ard: bool = False,
+    item_effects: bool = False,
     laplacian: Any = None,
     rank: int | None = None,
     **columns: Unpack[ComparisonColumns],
@@ -198,6 +199,7 @@ def preference_gp(
     ``amplitude``    LogNormal(0, 1)                prior sd of a skill
     ``lengthscale``  LogNormal(log sqrt d, 1)       distance over which skill varies
     ``noise``        LogNormal(0, 0.1)              sd of a performance; sets the unit of skill
+    ``item_share``   Beta(0.5, 6)                   share of each item alone (`item_effects`)
     ``graph_weight`` LogNormal(0, 2)                pull between neighbours (with ``laplacian``)
     ``f``            Gaussian process, shape (n,)   skills
     ``f_new``        given ``f``, shape (m,)        skills of the new items (with ``X_new``)
@@ -219,6 +221,9 @@ def preference_gp(
         Features of items that are in no comparison, shape (m, d).
     ard : bool, default False
         Whether each feature has a lengthscale of its own; then ``lengthscale`` has shape (d,).
+    item_effects : bool, default False
+        Whether items of the same features differ: each has an independent effect of its own, which
+        ``f`` and ``f_new`` contain.
     laplacian : ArrayLike or scipy.sparse array, optional
         Laplacian :math:`L` of a graph of the items, shape (n, n), see `bayesrank.gp.laplacian`. The
         prior density of ``f`` is multiplied by :math:`\exp(-w f' L f / 2)`, with :math:`w =
@@ -243,11 +248,10 @@ def preference_gp(
     (100, 3)
     """
     X = check_features(X, "X")
-    kernel = feature_kernel(X.shape[1], ard)
+    kernel, own = feature_kernel(X.shape[1], ard, item_effects)
     noise = numpyro.sample("noise", dist.LogNormal(0.0, 0.1))
-    observe_comparisons(
-        process_skills(X, kernel, X_new, laplacian, rank), comparisons, noise=noise, **columns
-    )
+    skills = process_skills(X, kernel, X_new, laplacian, rank, own)
+    observe_comparisons(skills, comparisons, noise=noise, **columns)
 
 
 def observe_comparisons(
@@ -418,14 +422,17 @@ def process_skills(
     X_new: ArrayLike | None = None,
     laplacian: Any = None,
     rank: int | None = None,
+    own_variance: ArrayLike = 0.0,
 ) -> Array:
     """Draw skills ``f`` of items with features (n, d), a Gaussian process; see `preference_gp`."""
     if rank is not None:
         if laplacian is not None or X_new is not None:
             raise ValueError("rank goes with neither laplacian nor X_new; leave it out")
-        prior = gp.inducing_point_prior(kernel, X, check_count(rank, "rank"))
-        return jnp.asarray(numpyro.sample("f", prior))
-    process = prior = dist.MultivariateNormal(covariance_matrix=gp.gram(kernel, X))
+        shared = gp.inducing_point_prior(kernel, X, check_count(rank, "rank"))
+        parts = shared.loc, shared.cov_factor, shared.cov_diag + own_variance
+        return jnp.asarray(numpyro.sample("f", dist.LowRankMultivariateNormal(*parts)))
+    covariance = gp.gram(kernel, X) + own_variance * jnp.eye(X.shape[0], dtype=X.dtype)
+    process = prior = dist.MultivariateNormal(covariance_matrix=covariance)
     if laplacian is not None:
         weight = jnp.asarray(numpyro.sample("graph_weight", dist.LogNormal(0.0, 2.0)))
         graph = check_laplacian(laplacian, X.shape[0])
@@ -434,16 +441,24 @@ def process_skills(
     if X_new is not None:
         X_new = check_features(X_new, "X_new", columns=X.shape[1])
         # Of other items the graph says nothing once f is known: no Laplacian here.
-        numpyro.sample("f_new", gp.conditional(kernel, X, process.scale_tril, f, X_new))
+        new = gp.conditional(kernel, X, process.scale_tril, f, X_new)
+        covariance = new.covariance_matrix + own_variance * jnp.eye(X_new.shape[0], dtype=X.dtype)
+        numpyro.sample("f_new", dist.MultivariateNormal(new.loc, covariance_matrix=covariance))
     return f
 
 
-def feature_kernel(num_features: int, ard: bool) -> Any:
-    """Draw ``amplitude`` and ``lengthscale`` of the kernel of skills."""
+def feature_kernel(
+    num_features: int, ard: bool, item_effects: bool = False
+) -> tuple[Any, ArrayLike]:
+    """Draw the kernel of skills, and the variance that each item has of its own."""
     amplitude = numpyro.sample("amplitude", dist.LogNormal(0.0, 1.0))
     prior = dist.LogNormal(0.5 * math.log(num_features), 1.0)
     prior = prior.expand([num_features]).to_event(1) if ard else prior
-    return gp.rbf(amplitude, numpyro.sample("lengthscale", prior))
+    lengthscale = numpyro.sample("lengthscale", prior)
+    if not item_effects:
+        return gp.rbf(amplitude, lengthscale), 0.0
+    share = jnp.asarray(numpyro.sample("item_share", dist.Beta(0.5, 6.0)))
+    return gp.rbf(amplitude * jnp.sqrt(1.0 - share), lengthscale), share * amplitude**2
 
 
 def draw_scale(name: str) -> Array:

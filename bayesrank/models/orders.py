@@ -35,7 +35,11 @@ from numpy.typing import NDArray
 from bayesrank._memory import check_memory
 from bayesrank._validate import check_features, check_places
 from bayesrank.distributions import Thurstone
-from bayesrank.models.comparisons import feature_kernel, independent_skills, process_skills
+from bayesrank.models.comparisons import (
+    feature_kernel,
+    independent_skills,
+    process_skills,
+)
 
 STEP = 0.02
 """Standard deviation of the noise of each of two performances that neighbouring groups compare."""
@@ -194,6 +198,7 @@ def preference_orders(
     counts: ArrayLike | None = None,
     *,
     ard: bool = False,
+    item_effects: bool = False,
     step: float = STEP,
 ) -> None:
     """Gaussian-process skills of items with features, put in order event by event.
@@ -203,6 +208,7 @@ def preference_orders(
     ================ ============================== ============================================
     ``amplitude``    LogNormal(0, 1)                prior sd of a skill
     ``lengthscale``  LogNormal(log sqrt d, 1)       distance over which skill varies
+    ``item_share``   Beta(0.5, 6)                   share of each item alone (`item_effects`)
     ``f``            Gaussian process, shape (n,)   skills, in units of the noise
     ``noise``        Normal(0, 1), shape (N, L)     of each performance in each event
     ``order``        observed, shape (N, M)         1 for each condition
@@ -216,6 +222,8 @@ def preference_orders(
         As for `thurstone_orders`.
     ard : bool, default False
         Whether each feature has a lengthscale of its own.
+    item_effects : bool, default False
+        Whether items of the same features differ, see `bayesrank.models.preference_gp`.
 
     Raises
     ------
@@ -223,7 +231,8 @@ def preference_orders(
         If `X` is not an array of finite numbers (n, d), or the events are of other items.
     """
     X = check_features(X, "X")
-    f = process_skills(X, feature_kernel(X.shape[1], ard))
+    kernel, own = feature_kernel(X.shape[1], ard, item_effects)
+    f = process_skills(X, kernel, own_variance=own)
     _perform(f, (items, better, worse), counts, step)
 
 

@@ -85,6 +85,7 @@ class ProcessSkills(NamedTuple):
     items: Floats
     ard: bool = False
     laplacian: Any = None
+    item_effects: bool = False
 
     programs = (preference_gp, preference_orders)
 
@@ -93,12 +94,13 @@ class ProcessSkills(NamedTuple):
         lengthscale = self.items.shape[1:] if self.ard else ()
         found: Shapes = {"amplitude": (), "lengthscale": lengthscale}
         found |= {} if orders else {"noise": ()}
+        found |= {"item_share": ()} if self.item_effects else {}
         return found | ({} if self.laplacian is None else {"graph_weight": ()})
 
     def arguments(self) -> dict[str, Any]:
-        """Whether features have lengthscales of their own, and the graph."""
+        """Whether features have lengthscales of their own, items effects of theirs; the graph."""
         graph = {} if self.laplacian is None else {"laplacian": self.laplacian}
-        return {"ard": self.ard, **graph}
+        return {"ard": self.ard, "item_effects": self.item_effects, **graph}
 
     @property
     def inducing(self) -> bool:
@@ -254,8 +256,13 @@ class _SharedSkills(NamedTuple):
         return variance
 
 
-def at_new_items(skills: EPSkills, features: Floats, *, joint: bool = True) -> list[Component]:
-    """Skills of m new items by features (m, d); without `joint` the variances alone, of many."""
+def at_new_items(
+    skills: EPSkills, features: Floats, *, joint: bool = True, num_same: int = 0
+) -> list[Component]:
+    """Skills of m items by features (m, d); without `joint` the variances alone, of many.
+
+    The first `num_same` are those of the result; the others differ from them beyond features, too.
+    """
     result = skills.result
     if result.structure != "dense":
         mean, root, own = _by_inducing(result, features)
@@ -264,16 +271,19 @@ def at_new_items(skills: EPSkills, features: Floats, *, joint: bool = True) -> l
     found = []
     for part in skills.components():
         with jax.enable_x64(True):
-            scales = [part.params[k] for k in ("amplitude", "lengthscale")]
-            arrays = prior_covariances(gp.rbf, scales, known, features, joint)
-            gram, across, prior = map(np.asarray, arrays)
+            arrays = prior_covariances(gp.rbf, kernel_scales(part.params), known, features, joint)
+            gram, across, prior = map(np.array, arrays)
+        own = own_variance(part.params)
+        gram[np.diag_indices_from(gram)] += own
+        across[np.diag_indices(num_same)] += own
+        prior[np.diag_indices_from(prior) if joint else slice(None)] += own
         weights = cho_solve(cho_factor(gram, lower=True), across)
         change = np.asarray(part.covariance) @ weights - across
         if joint:
             carried: Any = prior + weights.T @ change
         else:
-            own = prior + np.einsum("nm,nm->m", weights, change)
-            carried = _SharedSkills(np.zeros((own.size, 0)), own)
+            left = prior + np.einsum("nm,nm->m", weights, change)
+            carried = _SharedSkills(np.zeros((left.size, 0)), left)
         found.append(part._replace(mean=weights.T @ part.mean, covariance=carried))
     return found
 
@@ -282,7 +292,8 @@ def with_new_items(skills: EPSkills, features: Floats) -> list[Component]:
     """Skills of the items of `fit`, and behind them of new ones, features (m, d)."""
     result = skills.result
     if result.structure == "dense":
-        return at_new_items(skills, np.concatenate([result.model_args[0], features]))
+        known = result.model_args[0]
+        return at_new_items(skills, np.concatenate([known, features]), num_same=len(known))
     mean, new_root, new_own = _by_inducing(result, features)
     root, own = result.posterior.factors()
     # What all skills share comes first, then what the compared ones share besides.
@@ -318,6 +329,17 @@ def prior_covariances(
     return gp.gram(kernel, known), kernel(known, new), own
 
 
+def own_variance(params: Mapping[str, Any]) -> float:
+    """How much items differ beyond their features, a variance."""
+    return float(params.get("item_share", 0.0)) * float(params["amplitude"]) ** 2
+
+
+def kernel_scales(params: Mapping[str, Any]) -> list[Any]:
+    """Amplitude and lengthscales of what follows from features."""
+    share = jnp.asarray(params.get("item_share", 0.0))
+    return [params["amplitude"] * jnp.sqrt(1.0 - share), params["lengthscale"]]
+
+
 def fewer_comparisons(
     X: Floats, pairs: NDArray[Any], options: Mapping[str, Any]
 ) -> tuple[tuple[Floats, NDArray[Any]], dict[str, Any]]:
@@ -337,7 +359,7 @@ def enough_inducing(
     precision = np.bincount(pairs.ravel(), np.repeat(each, 2), len(X))
     precision *= _CURVATURE[options["likelihood"]] / float(params["noise"]) ** 2
     with jax.enable_x64(True):
-        kernel = gp.rbf(params["amplitude"], params["lengthscale"])
+        kernel = gp.rbf(*kernel_scales(params))
         return gp.choose_num_inducing(kernel, X, precision)
 
 
@@ -346,9 +368,9 @@ def _by_inducing(result: EPResult, features: Floats) -> tuple[Floats, Floats, Fl
     kept: Any = result.posterior
     known, rank, params = result.model_args[0], result.model_kwargs["rank"], result.params
     with jax.enable_x64(True):
-        kernel = gp.rbf(params["amplitude"], params["lengthscale"])
+        kernel = gp.rbf(*kernel_scales(params))
         points = gp.inducing_points(jnp.asarray(known), rank)
         prior = gp.inducing_point_prior(kernel, jnp.asarray(features), rank, inducing=points)
     mean, root = kept.gaussian.shared()
     factor = np.asarray(prior.cov_factor)
-    return factor @ mean, factor @ root, np.asarray(prior.cov_diag)
+    return factor @ mean, factor @ root, np.asarray(prior.cov_diag) + own_variance(params)
