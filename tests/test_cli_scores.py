@@ -63,6 +63,8 @@ def test_commands_on_the_results(results, tmp_path, capsys):
     said = printed("compare", out, "m4", "m0")[0]
     assert said.startswith("m4 is better than m0 with probability")
     assert "Difference in score on tasks like these: " in said and "wins" not in said
+    assert " points (90% interval " in said and "separate" not in said
+    assert "tasks like these would separate the two with" in printed("compare", out, "m4", "m3")[0]
     run("suggest", out, "-n", 3, "--out", tmp_path / "next.csv")
     lines = (tmp_path / "next.csv").read_text().splitlines()
     assert lines[0] == "task,information,cost" and len(lines) == 4

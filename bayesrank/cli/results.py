@@ -11,6 +11,7 @@ from bayesrank._names import count_of, meant, shown
 from bayesrank.cli.app import say
 from bayesrank.cli.outputs import OutputError, give_tables, refuse_to_replace
 from bayesrank.cli.pipeline import FILES, RANKER
+from bayesrank.cli.scores import tasks_needed
 from bayesrank.datasets import DataError
 from bayesrank.datasets.items import Items, read_items
 from bayesrank.datasets.layouts import sides_of
@@ -57,9 +58,13 @@ def compare(results: Path, first: str, second: str, level: float) -> None:
     lines = [f"{first} is better than {second} with probability {exact_percent(better)}."]
     if scored:
         measure, sd = ranker.scores.measure, gap.std()
-        mean, low, high = (score_text(each, measure, sd) for each in (gap.mean(), low, high))
+        texts = (score_text(each, measure, sd) for each in (gap.mean(), low, high))
+        mean, low, high = (text.rstrip("%") for text in texts)
+        points = " points" if measure == "share" else ""
         ends = f"{100 * level:g}% interval {low} to {high}"
-        lines.append(f"Difference in score on {ranker.question}: {mean} ({ends}).")
+        lines.append(f"Difference in score on {ranker.question}: {mean}{points} ({ends}).")
+        order = np.array(pair if gap.mean() > 0 else pair[::-1])
+        lines += filter(None, [tasks_needed(ranker.scores, order, level, "the two")])
     else:
         lines.append(f"In a comparison with {second}, {first} {said}.")
         lines.append(f"Difference in skill: {gap.mean():+.2f} ({ends}).")

@@ -29,20 +29,29 @@ def refuse_options(options: dict[str, Any]) -> None:
         raise click.UsageError(f"--{name} does not go with score tables; leave it out.")
 
 
-def tasks_needed(scores: "FittedScores", tied: np.ndarray, level: float) -> str:
-    """How many more tasks would tell the leader from those that are tied with it, if that helps."""
+def tasks_needed(
+    scores: "FittedScores",
+    tied: np.ndarray,
+    level: float,
+    which: str = "the leader from each of them",
+) -> str:
+    """How many more tasks would tell a leader from those that are tied with it, if that helps."""
     if scores.question == "these tasks":
         return ""
     leader, *others = (scores.table.names[i] for i in tied)
     draws = scores.samples()[:, tied].mean(axis=0)
-    gaps = {o: g for o, g in zip(others, draws[0] - draws[1:], strict=True) if g > 0}
-    needed = [scores.more_tasks(leader, other, level) for other in gaps]
-    if len(needed) < len(others) or max(needed) > _MOST:
+    needed = [
+        scores.more_tasks(leader, other, level) if gap > 0 else _MOST + 1
+        for other, gap in zip(others, draws[0] - draws[1:], strict=True)
+    ]
+    if max(needed) > _MOST:
         return "They are too close to say how many more tasks would separate them."
+    if not max(needed):
+        return ""
     more = count_of(rough(max(needed)), "more task")
     return (
-        f"{more} like these would separate the leader from each of them with a chance of 80%, if "
-        "the true gaps match today's estimates."
+        f"{more} like these would separate {which} with a chance of 80%, if the true gaps match "
+        "today's estimates."
     )
 
 
