@@ -17,10 +17,16 @@ from bayesrank.infer.gaussian.arrow import ArrowPrior, Groups, one_group_each
 from bayesrank.infer.gaussian.dense import DensePrior, InvertedPrior, inverse_and_pivots
 from bayesrank.infer.gaussian.links import LinkedGaussian, linked
 from bayesrank.infer.gaussian.low_rank import LowRankGaussian
-from bayesrank.infer.gaussian.preconditioners import Diagonal, Forest
 from bayesrank.infer.gaussian.protocol import SiteTerm
 from bayesrank.infer.gaussian.rows import Rows
-from bayesrank.infer.gaussian.sparse import Linkage, ShortRows, SparseGaussian, SparsePattern
+from bayesrank.infer.gaussian.sparse import (
+    Diagonal,
+    Forest,
+    Linkage,
+    ShortRows,
+    SparseGaussian,
+    SparsePattern,
+)
 
 SIZE, SITES = 50, 150
 

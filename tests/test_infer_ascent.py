@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.testing import assert_allclose
 
-from bayesrank.infer.hyper.ascent import ascend
+from bayesrank.infer.hyper.maximum import ascend
 
 WIDE = np.full(2, -20.0), np.full(2, 20.0)
 

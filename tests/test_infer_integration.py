@@ -312,7 +312,7 @@ def test_what_points_do_not_cover_is_walked_over(monkeypatch):
         warnings.simplefilter("ignore", ConvergenceWarning)
         walked = EP(funnel).run(KEY, Y, num_samples=20)
     assert walked.get_samples(group_by_chain=True)["scale"].shape == (2, 10, 2)
-    monkeypatch.setattr("bayesrank.infer.hyper.search._DEAR", (1, 1))
+    monkeypatch.setattr("bayesrank.infer.hyper.maximum._DEAR", (1, 1))
     monkeypatch.setattr("bayesrank.infer.hyper.integration._MOST_DEAR", 32)
     with pytest.warns(
         ConvergenceWarning, match="points are too few.*'scale'.*hyperparameters='nuts'"

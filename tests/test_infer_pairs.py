@@ -16,7 +16,7 @@ from numpyro.infer import MCMC, NUTS
 from bayesrank.infer import EP, AccuracyWarning
 from bayesrank.infer.pairs import PairBlock, Symmetric, pair_faults, pair_moments
 from bayesrank.infer.reader.jaxpr import evaluated, flat_trace
-from bayesrank.infer.reader.moves import moves_first
+from bayesrank.infer.reader.joint import moves_first
 
 KEY = jax.random.key(0)
 X = np.linspace(-2, 2, 60)

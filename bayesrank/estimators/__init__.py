@@ -12,11 +12,10 @@ if TYPE_CHECKING:
     from bayesrank.estimators.label_ranking import LabelRanker
     from bayesrank.estimators.lambda_rank import LambdaRank
     from bayesrank.estimators.link_learn import LinkLearn
-    from bayesrank.estimators.ordinal import OrdinalGP
+    from bayesrank.estimators.ordinal import OrdinalGP, log_score
     from bayesrank.estimators.preference import PreferenceGP
     from bayesrank.estimators.rank_rls import RankRLS
     from bayesrank.estimators.ranker import Ranker
-    from bayesrank.estimators.scorers import log_score
 
 __all__ = [
     "CollaborativeGP",
@@ -42,7 +41,7 @@ _FILES = {
     "PreferenceGP": "preference",
     "RankRLS": "rank_rls",
     "Ranker": "ranker",
-    "log_score": "scorers",
+    "log_score": "ordinal",
 }
 
 

@@ -1,4 +1,9 @@
-"""`OrdinalGP`: levels of items from their features."""
+"""`OrdinalGP`: levels of items from their features.
+
+A scorer for scikit-learn's searches, ``scoring=log_score``: of ordered levels, higher is better.
+
+scikit-learn's own suppose labels in sorted order; these go by an estimator's ``classes_``.
+"""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -21,6 +26,38 @@ from bayesrank.infer.spi import tilted_moments
 from bayesrank.models.ordinal import ordinal_gp, ordinal_kernel
 from bayesrank.solvers.comparisons.posterior import components_of
 from bayesrank.solvers.comparisons.skills import prior_covariances
+
+
+def log_score(estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
+    """Mean log probability of the levels of items, in nats, at most zero.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+        With ``classes_`` from the lowest level to the highest, and ``predict_proba``.
+    X : array-like of shape (m, d)
+        Features of items.
+    y : array-like of shape (m,)
+        Their levels.
+
+    Raises
+    ------
+    ValueError
+        If a level is none that was learned.
+    """
+    levels = _level_numbers(estimator, y)
+    probability = estimator.predict_proba(X)[np.arange(len(levels)), levels]
+    return float(np.log(probability).mean())
+
+
+def _level_numbers(estimator: Any, levels: ArrayLike) -> NDArray[np.intp]:
+    known = {level: number for number, level in enumerate(estimator.classes_.tolist())}
+    given = np.asarray(levels).tolist()
+    for level in given:
+        if level not in known:
+            raise ValueError(f"y has the level {level!r}, which is none of {list(known)}")
+    return np.array([known[level] for level in given], np.intp)
+
 
 Array = NDArray[np.float64]
 

@@ -34,8 +34,8 @@ from bayesrank._sizes import next_size
 from bayesrank._stack import outside
 from bayesrank.infer.engine import Engine
 from bayesrank.infer.hyper.hyperparameters import ConditionalPosterior, averaged, kept_sites
+from bayesrank.infer.hyper.maximum import Search, SearchEnd
 from bayesrank.infer.hyper.points import Proposal, Weighted, weigh, whitening_root
-from bayesrank.infer.hyper.search import Search, SearchEnd
 from bayesrank.infer.mixture import MOST_BYTES, PosteriorMixture
 from bayesrank.infer.result import EPResult
 from bayesrank.infer.running import Call, ConvergenceWarning

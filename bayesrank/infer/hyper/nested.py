@@ -36,8 +36,8 @@ from bayesrank.infer.hyper.hyperparameters import (
     averaged,
     kept_sites,
 )
+from bayesrank.infer.hyper.maximum import Search
 from bayesrank.infer.hyper.points import whitening_root
-from bayesrank.infer.hyper.search import Search
 from bayesrank.infer.margins import bounded_draws
 from bayesrank.infer.mixture import MOST_BYTES, Drawn, GaussianMoments, PosteriorMixture
 from bayesrank.infer.posterior import DensePosterior
