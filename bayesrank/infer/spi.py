@@ -31,7 +31,7 @@ from bayesrank.infer.sites import propose as propose
 from bayesrank.infer.whitening.accuracy import ImportanceCheck as ImportanceCheck
 from bayesrank.infer.whitening.importance import Importance as Importance
 from bayesrank.infer.whitening.importance import importance_sampler as importance_sampler
-from bayesrank.infer.whitening.nuts import run_nuts as run_nuts
 from bayesrank.infer.whitening.program import WhiteProgram as WhiteProgram
+from bayesrank.infer.whitening.program import run_nuts as run_nuts
 from bayesrank.infer.whitening.program import split as split
 from bayesrank.infer.whitening.program import white_posterior as white_posterior

@@ -45,7 +45,7 @@ from bayesrank.infer.result import EPResult
 from bayesrank.infer.running import Call, ConvergenceWarning
 from bayesrank.infer.sites import Sites
 from bayesrank.infer.whitening.importance import importance_sampler
-from bayesrank.infer.whitening.nuts import run_nuts
+from bayesrank.infer.whitening.program import run_nuts
 
 LARGEST_R_HAT = 1.05
 # The search and NUTS need no more of the sites than this. The evidence is stationary in them: with
