@@ -243,6 +243,9 @@ def test_files_of_comparisons_and_score_tables_are_told_apart(board):
         read_comparisons(frame, columns=named)
     with pytest.raises(DataError, match="are no score table; name the columns as in system,task"):
         read_comparisons({"a": ["x"], "b": ["y"]}, columns=ColumnNames(scores="solved"))
+    unnamed = {"rownames": [1, 2], "Q1": [1, 0], "Q2": ["", True]}
+    with pytest.raises(DataError, match="looks like a score table.*first column system or task"):
+        read_comparisons(unnamed)
     with pytest.raises(ValueError, match="score table, which stays whole"):
         data.where(np.zeros(0, bool))
 

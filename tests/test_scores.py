@@ -127,8 +127,9 @@ def test_scales_and_abilities_of_a_large_board_are_learned():
 
 
 @pytest.mark.slow
-def test_the_solver_agrees_with_nuts_on_unknown_scales():
-    board, _ = _board("runs", n=6, num_tasks=25, seed=4)
+@pytest.mark.parametrize("kind", ["runs", "grade", "number"])
+def test_the_solver_agrees_with_nuts_on_unknown_scales(kind):
+    board, _ = _board(kind, n=6, num_tasks=25, seed=4)
     args, options = board.arguments()
     with numpyro.handlers.seed(rng_seed=0), jax.enable_x64(True):
         mcmc = MCMC(NUTS(score_table), num_warmup=800, num_samples=3000, progress_bar=False)
@@ -145,8 +146,9 @@ def test_the_solver_agrees_with_nuts_on_unknown_scales():
 
 
 @pytest.mark.slow
-def test_svi_runs_the_program():
-    board, _ = _board("clusters")
+@pytest.mark.parametrize("kind", ["solved", "runs", "clusters", "grade", "number"])
+def test_svi_runs_the_program(kind):
+    board, _ = _board(kind)
     args, options = board.arguments()
     optimizer = numpyro.optim.Adam(0.02)
     svi = SVI(score_table, AutoNormal(score_table), optimizer, Trace_ELBO(num_particles=4))

@@ -79,6 +79,11 @@ def in_layout(table: Table, chosen: ColumnNames) -> Found:
             file = table.path.name if table.path.suffix else "FILE"
             fix = f"rate it: bayesrank rate {file} (in Python: CollaborativeOrdinalGP)"
             raise table.error("this looks like ratings and not like comparisons", fix)
+        yes = [{cell.lower() for cell in column.values} for column in table.columns[1:]]
+        unread = chosen.scores is None and not fitting(table, COMPARISONS, named)
+        if unread and len(yes) > 1 and all(said <= cells.TRUTH.keys() for said in yes):
+            problem = "this looks like a score table, systems by tasks"
+            raise table.error(problem, "call its first column system or task, whichever it names")
     return find(table, COMPARISONS, named)
 
 
