@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 
 from bayesrank import Ranker, _memory
-from bayesrank.infer import EP
+from bayesrank.infer import EP, AccuracyWarning
 from bayesrank.models import thurstone
+from bayesrank.ranking.columns import Anchor, EloScale, elo_per_skill
 
 NAMES, CATEGORIES = [f"m{i}" for i in range(6)], ["en", "ko", "de", "fr"]
 
@@ -108,6 +109,66 @@ def test_skills_from_an_anchor_have_intervals_of_differences(ranker):
     assert found.names == plain.names and (found.rank_upper == plain.rank_upper).all()
     with pytest.raises(ValueError, match="name an item of fit"):
         ranker.rank(anchor="m9")
+
+
+def test_a_skill_that_is_known_is_conditioned_on(ranker):
+    """Against draws that weigh as they fit: of three anchors, and of a level with a flat prior."""
+    scale, random = elo_per_skill(ranker.params_), np.random.default_rng(0)
+    anchors = {"m0": (1000, 20), "m2": 1030.0, "m5": (900, 80)}
+    found = ranker.rank(anchor=anchors)
+    weights, means, covariances = ranker.posterior_.mixture(ranker._shares())
+    assert len(weights) == 1
+    draws = random.multivariate_normal(means[0], covariances[0], 400_000)
+    points = scale * (draws - draws[:, [2]]) + 1030.0  # the exact one gives the level
+    logs = -0.5 * ((points[:, 0] - 1000) / 20) ** 2 - 0.5 * ((points[:, 5] - 900) / 80) ** 2
+    share = np.exp(logs - logs.max())
+    share /= share.sum()
+    mean = share @ points
+    sd = np.sqrt(share @ (points - mean) ** 2)
+    error = np.maximum(sd * np.sqrt((share**2).sum()), 1e-9)  # of a mean of weighted draws
+    elo = found.to_dataframe().set_index("item").loc[[f"m{k}" for k in range(6)]]
+    assert (np.abs(elo["elo"] - mean) < 5 * error).all()
+    np.testing.assert_allclose(scale * elo["skill_sd"], sd, rtol=0.02, atol=1e-6)
+    assert elo.loc["m2", "elo_lower"] == elo.loc["m2", "elo_upper"] == 1030.0
+    drawn = ranker.samples(anchor=anchors)
+    np.testing.assert_allclose(drawn.mean(axis=0), (elo["elo"] - 1000) / scale, atol=1e-9)
+    np.testing.assert_allclose(drawn.std(axis=0), elo["skill_sd"], rtol=0.08, atol=1e-6)
+    better = ranker.prob_better([("m0", "m5")], anchor=anchors)
+    assert abs(better - share @ (points[:, 0] > points[:, 5])) < 0.01
+    assert found.elo.meaning == "m0 1000 ± 20, m2 1030, m5 900 ± 80" and not found.elo.reference
+
+
+def test_one_known_skill_sets_the_level_and_adds_its_error(ranker):
+    plain, scale = ranker.rank(anchor="m2"), elo_per_skill(ranker.params_)
+    exact, rough = ranker.rank(anchor={"m2": 1200}), ranker.rank(anchor={"m2": (1200, 50)})
+    assert plain.elo is None and exact.elo == EloScale(scale, 1200.0, (Anchor("m2", 1200.0),))
+    np.testing.assert_allclose(exact.mean, plain.mean, atol=1e-9)
+    np.testing.assert_allclose(exact.sd, plain.sd, atol=1e-9)
+    np.testing.assert_allclose(rough.sd**2, plain.sd**2 + (50 / scale) ** 2, atol=1e-9)
+    assert "1200 (1200)" in str(exact) and "elo_lower" in exact.to_dataframe()
+
+
+def test_anchors_that_contradict_the_comparisons_are_told(ranker):
+    plain, scale = ranker.rank(), elo_per_skill(ranker.params_)
+    best, last = plain.names[0], plain.names[-1]
+    with pytest.warns(AccuracyWarning, match="anchors contradict the comparisons"):
+        ranker.rank(anchor={best: 1000, last: 1000 + scale * 4})
+
+
+@pytest.mark.parametrize(
+    ("anchor", "message"),
+    [
+        ({"m9": 1000}, "name an item of fit"),
+        ({}, "anchor is empty"),
+        ({"m0": "high"}, "anchor gives 'm0' 'high'; pass Elo points, or"),
+        ({"m0": (1000, -1)}, "pass Elo points"),
+        ({"m0": (1000, 1, 2)}, "pass Elo points"),
+        ({"m0": float("nan")}, "pass Elo points"),
+    ],
+)
+def test_what_is_no_anchor_is_refused(ranker, anchor, message):
+    with pytest.raises(ValueError, match=message):
+        ranker.rank(anchor=anchor)
 
 
 def test_a_log_that_memory_cannot_hold_is_refused_before_the_fit(monkeypatch):

@@ -20,7 +20,6 @@ from bayesrank.cli.tables import legend, ranking_table
 from bayesrank.cli.trust import trust_checks
 from bayesrank.cli.words import (
     counts,
-    elo_per_skill,
     headline,
     moment,
     needed_comparisons,
@@ -28,7 +27,7 @@ from bayesrank.cli.words import (
 )
 from bayesrank.datasets import ComparisonData, read_comparisons
 from bayesrank.ranking import count_records, summarize
-from bayesrank.ranking.columns import EloScale, columns_of, count_text, percent
+from bayesrank.ranking.columns import EloScale, columns_of, count_text, elo_per_skill, percent
 
 
 def _printed(table) -> str:

@@ -137,7 +137,17 @@ def test_one_level_and_an_anchor_that_has_its_points(at, tmp_path, capsys, name,
         )
         assert item["elo_lower"] == pytest.approx(points + per_skill * item["skill_lower"])
     assert items[name]["elo_lower"] == items[name]["elo_upper"] == pytest.approx(points)
-    assert run("rank", "games.csv", *options, "--anchor", "ada=1", "--anchor", "eve=2") == 2
-    assert "2 anchors are given; leave one of them" in capsys.readouterr().err
+    both = "--anchor", "ada=1000", "--anchor", f"eve={900}+-30"
+    assert run("rank", "games.csv", *options, *both, "--format", "json") == 0
+    found = json.loads(capsys.readouterr().out)
+    expected = ranker.rank(anchor={"ada": 1000, "eve": (900, 30)}).to_dataframe()
+    items = found["rankings"][0]["items"]
+    assert [item["elo"] for item in items] == pytest.approx(expected["elo"].tolist())
+    assert [item["elo_upper"] for item in items] == pytest.approx(expected["elo_upper"].tolist())
+    pairs = [[items[0]["item"], items[1]["item"]]]
+    better = ranker.prob_better(pairs, anchor={"ada": 1000, "eve": (900, 30)})[0]
+    assert found["pairs"][0][1] == pytest.approx(better)
+    assert run("rank", "games.csv", *options, "--anchor", "ada=1", "--anchor", "ada=2") == 2
+    assert "'ada' is given twice; leave one of them" in capsys.readouterr().err
     assert run("rank", "games.csv", *options, "--anchor", "adda=1") == 2
     assert "--anchor: unknown item 'adda'; did you mean 'ada'?" in capsys.readouterr().err

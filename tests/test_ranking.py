@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refused
+from scipy import stats
 from scipy.stats import rankdata
 
 from bayesrank.ranking import (
+    SkillMixture,
     expected_rank,
     pairwise_probability,
     prob_best,
@@ -203,3 +205,37 @@ def test_a_ranking_shows_itself_in_notebooks_and_no_name_is_markup():
     assert table.count("<tr>") == 42 and "... " in table
     assert "<b>" not in table and "<th>P(best)</th>" in table
     assert "&lt;b&gt;" in summarize(draws[:, :2], ["<b>", "c"])._repr_html_()
+
+
+def test_known_skills_condition_a_mixture_as_a_wide_prior_of_the_level_does():
+    rng = np.random.default_rng(0)
+    roots = rng.normal(size=(3, 4, 4))
+    mixture = SkillMixture(np.array([0.5, 0.3, 0.2]), rng.normal(size=(3, 4)), roots @ roots.mT)
+    items, known, sds = np.array([2, 0, 3]), np.array([1.0, -0.5, 2.0]), np.array([0.3, 0.0, 1.5])
+    found, _ = mixture.given(items, known, sds)
+    wide, logs, expected = 1e6, [], []
+    for mean, covariance in zip(mixture.means, mixture.covariances, strict=True):
+        whole = covariance + wide
+        seen = whole[np.ix_(items, items)] + np.diag(sds**2)
+        gain = np.linalg.solve(seen, whole[items]).T
+        expected.append((mean + gain @ (known - mean[items]), whole - gain @ whole[items]))
+        logs.append(stats.multivariate_normal.logpdf(known, mean[items], seen))
+    weights = mixture.weights * np.exp(np.array(logs) - max(logs))
+    np.testing.assert_allclose(found.weights, weights / weights.sum(), atol=1e-4)
+    np.testing.assert_allclose(found.means, [mean for mean, _ in expected], atol=1e-4)
+    np.testing.assert_allclose(found.covariances, [each for _, each in expected], atol=1e-3)
+    draws = found.draws(20_000, np.random.RandomState(0))
+    np.testing.assert_allclose(draws.mean(axis=0), found.moments()[0], atol=0.05)
+    np.testing.assert_allclose(np.cov(draws.T), found.covariance(), atol=0.1)
+
+
+def test_known_skills_contradict_what_is_expected_as_often_as_they_should():
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(4, 4))
+    mixture = SkillMixture(np.ones(1), np.zeros((1, 4)), (root @ root.T)[None])
+    items, sds = np.array([0, 1, 3]), np.array([0.5, 0.0, 1.0])
+    skills = rng.normal(size=(500, 4)) @ root.T
+    known = skills[:, items] + sds * rng.normal(size=(500, 3)) + rng.normal(0.0, 9.0, (500, 1))
+    chances = [mixture.given(items, each, sds)[1] for each in known]
+    assert stats.kstest(chances, "uniform").pvalue > 0.01
+    assert mixture.given(items[:1], known[0, :1], sds[:1])[1] == 1.0

@@ -144,25 +144,23 @@ _COLUMNS = (
 )
 
 
-def _number(text: str) -> float:
-    """The finite number that a text holds, or NaN."""
-    try:
-        value = float(text)
-    except ValueError:
-        return math.nan
-    return value if math.isfinite(value) else math.nan
-
-
-def _anchor(context: Any, option: Any, texts: tuple[str, ...]) -> tuple[str, float] | None:
-    """Read an item and its Elo points, as in ``gpt-4=1000``."""
-    if len(texts) > 1:
-        raise click.BadParameter(f"{len(texts)} anchors are given; leave one of them")
+def _anchor(context: Any, option: Any, texts: tuple[str, ...]) -> dict[str, Any] | None:
+    """Read items and their Elo points with errors, as in ``gpt-4=1250+-10``."""
+    anchors: dict[str, tuple[float, float]] = {}
     for text in texts:
-        name, _, points = text.rpartition("=")
-        if name and not math.isnan(_number(points)):
-            return name, _number(points)
-        raise click.BadParameter(f"{text!r} is not a name and a number; write NAME=1000")
-    return None
+        name, _, said = text.rpartition("=")
+        points, _, error = said.replace("±", "+-").partition("+-")
+        try:
+            numbers = float(points), float(error or 0.0)
+        except ValueError:
+            numbers = math.nan, 0.0
+        if not name or not all(map(math.isfinite, numbers)) or numbers[1] < 0:
+            fix = "write NAME=1000, or NAME=1250+-10 for an error of 10"
+            raise click.BadParameter(f"{text!r} is not a name and a number; {fix}")
+        if name in anchors:
+            raise click.BadParameter(f"{name!r} is given twice; leave one of them")
+        anchors[name] = numbers
+    return anchors or None
 
 
 def _hyperparameters(context: Any, option: Any, text: str) -> str | dict[str, list[float] | float]:

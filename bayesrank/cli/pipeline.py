@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
@@ -21,7 +22,6 @@ from bayesrank.cli.trust import Check, trust_checks
 from bayesrank.cli.words import (
     Headline,
     counts,
-    elo_per_skill,
     heading,
     headline,
     method,
@@ -33,7 +33,7 @@ from bayesrank.cli.words import (
 )
 from bayesrank.datasets import ComparisonData
 from bayesrank.ranking import ItemRecords, RankSummary, count_records
-from bayesrank.ranking.columns import EloScale, file_columns
+from bayesrank.ranking.columns import EloScale, elo_per_skill, file_columns
 
 if TYPE_CHECKING:
     from bayesrank.diagnostics import CrossCheck
@@ -72,7 +72,7 @@ class Settings(NamedTuple):
     command: str = ""  #: how the person called it
     verbose: bool = False  #: print hyperparameters
     level: float = 0.9  #: probability of all intervals
-    anchor: tuple[str, float] | None = None  #: an item, and its Elo points
+    anchor: Mapping[str, tuple[float, float]] | None = None  #: Elo points of items, and errors
     overall: Literal["average", "unseen"] = "average"  #: see `Ranker`
     format: str = "table"  #: or "csv" or "json": what is printed
     at: Any = None  #: number or date to rank as of, if not the last comparison
@@ -93,7 +93,7 @@ class Ranking(NamedTuple):
     skills: np.ndarray  #: draws, shape (draws, n)
     rankings: tuple[Ranked, ...]  #: of all, and by category where that is asked for
     elo: EloScale | None = None  #: where it is asked for
-    at: Any = None  #: time that they are of, if not the last
+    how: Mapping[str, Any] = MappingProxyType({})  #: time and anchors that they are by
 
     @property
     def summary(self) -> RankSummary:
@@ -103,8 +103,7 @@ class Ranking(NamedTuple):
     def better(self, names: Sequence[Hashable]) -> np.ndarray:
         """Probability that each of some items is better than each other, shape (m, m)."""
         pairs = list(itertools.product(names, repeat=2))
-        when = {} if self.at is None else {"time": self.at}
-        return self.ranker.prob_better(pairs, **when).reshape(len(names), -1)
+        return self.ranker.prob_better(pairs, **self.how).reshape(len(names), -1)
 
     def legend(self, titles: Collection[str]) -> dict[str, str]:
         """What the columns of these titles mean."""
@@ -199,13 +198,9 @@ def rank_items(data: ComparisonData, settings: Settings, steps: Steps) -> Rankin
     if data.scores is not None:
         return _of_scores(ranker, settings)
     with steps.step("Ranking"):
-        skills, params = ranker.samples(time=settings.at), ranker.params_
-        how: dict[str, Any] = {
-            "level": settings.level,
-            "anchor": settings.anchor and settings.anchor[0],
-            "time": settings.at,
-        }
-        summary, until = ranker.rank(**how), _until(data, settings.at)
+        how: dict[str, Any] = {"time": settings.at, "anchor": settings.anchor}
+        summary, until = ranker.rank(**how, level=settings.level), _until(data, settings.at)
+        skills, params = ranker.samples(**how), ranker.params_
         summary = _with_records(summary, until) if summary.records is None else summary
 
         def ranked(category: str, summary: RankSummary, skills: np.ndarray) -> Ranked:
@@ -217,9 +212,10 @@ def rank_items(data: ComparisonData, settings: Settings, steps: Steps) -> Rankin
         rankings = [ranked("", summary, skills)]
         for number, name in enumerate(data.category_names if settings.by_category else ()):
             inside = until.where(until.categories == number)
-            own = _with_records(ranker.rank(category=name, **how), inside)
-            rankings.append(ranked(name, own, ranker.samples(name, settings.at)))
-    return Ranking(ranker, skills, tuple(rankings), _elo(settings, params), settings.at)
+            own = ranker.rank(category=name, **how, level=settings.level)
+            rankings.append(ranked(name, _with_records(own, inside), ranker.samples(name, **how)))
+    usual = EloScale(elo_per_skill(params)) if settings.elo else None
+    return Ranking(ranker, skills, tuple(rankings), summary.elo or usual, how)
 
 
 def _until(data: ComparisonData, at: Any) -> ComparisonData:
@@ -242,15 +238,6 @@ def _of_scores(ranker: "Ranker", settings: Settings) -> Ranking:
     first = rankings[0][1]
     ranker.set_params(question=first.category)
     return Ranking(ranker, rankings[0][0], tuple(each for _, each in rankings))
-
-
-def _elo(settings: Settings, params: Mapping[str, Any]) -> EloScale | None:
-    """The scale of Elo, on which the anchor has its points."""
-    scale = EloScale(elo_per_skill(params))
-    if settings.anchor is None:
-        return scale if settings.elo else None
-    name, points = settings.anchor
-    return scale._replace(origin=points, anchor=name)
 
 
 def _with_records(summary: RankSummary, data: ComparisonData) -> RankSummary:

@@ -27,10 +27,10 @@ def demo(**options: Any) -> None:
 
 def _run(data: ComparisonData, options: dict[str, Any]) -> None:
     """Do the main job, or say what was read."""
-    anchor = options["anchor"]
-    if anchor is not None and anchor[0] not in data.names:
-        fix = meant(anchor[0], data.names, "name an item of the file")
-        raise click.UsageError(f"--anchor: unknown item {anchor[0]!r}; {fix}")
+    unknown = next((name for name in options["anchor"] or () if name not in data.names), None)
+    if unknown is not None:
+        fix = meant(unknown, data.names, "name an item of the file")
+        raise click.UsageError(f"--anchor: unknown item {unknown!r}; {fix}")
     if options.pop("dry_run"):
         for line in dry_run(data).splitlines():
             click.echo(shown(line))

@@ -81,7 +81,7 @@ def legend(
     elif elo is None:
         lines["Skill ± SD"] = f"relative to the average item; {unit}± is 1 standard deviation"
     else:
-        of = f" of the difference to {shown(elo.anchor)}" if elo.anchor else ""
+        of = f" of the difference to {elo.reference}" if elo.reference else ""
         lines["Elo"] = f"with {level} interval{of}; {elo.meaning}; 400 points are odds of 10 to 1"
     lines["P(beats next)"] = "probability of being better than the item in the next row"
     lines["Tier"] = (

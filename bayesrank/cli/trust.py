@@ -275,7 +275,8 @@ def _margins(
 
     if data.times is not None:
         data = data.distinct()  # as the fit has them
-        late = np.argsort(data.times, kind="stable")[-_MOST_IN_TIME:]
+        times: Any = data.times
+        late = np.argsort(times, kind="stable")[-_MOST_IN_TIME:]
         rows = np.isin(np.arange(data.num_comparisons), late) & ~data.tied
         margins = margins_in_time(result, params, rows, _DRAWS)
         return None if margins is None else (data.where(rows), lambda k: margins[k % _DRAWS])

@@ -15,8 +15,6 @@ from bayesrank.ranking.columns import percent, span
 
 _MOST = 100_000  # beyond this, a number of comparisons is no help
 _NAMED = 4
-# The logistic curve of this slope is nowhere further than 0.01 from the normal one.
-_LOGITS_PER_PROBIT = 1.702
 
 Params = Mapping[str, np.ndarray]
 
@@ -24,11 +22,6 @@ Params = Mapping[str, np.ndarray]
 def win_chance(difference: Any, params: Params) -> Any:
     """Chance that an item wins a comparison against one whose skill is lower by `difference`."""
     return ndtr((difference - float(params.get("tie_width", 0.0))) / _noise(params))
-
-
-def elo_per_skill(params: Params) -> float:
-    """Elo points of a unit of skill, by the nearest logistic curve; 400 are odds of ten to one."""
-    return 400.0 / np.log(10.0) * _LOGITS_PER_PROBIT / _noise(params)
 
 
 def _noise(params: Params) -> float:

@@ -1,6 +1,6 @@
 """Answers of a fitted ranker of named items: the ranking, effects, judges, questions, draws."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -68,7 +68,7 @@ class NamedRanker(SkillRanker):
         time: Any = None,
         level: float = 0.9,
         k: int | None = None,
-        anchor: Hashable | None = None,
+        anchor: Hashable | Mapping[Any, Any] | None = None,
     ) -> RankSummary:
         """Rank the items of `fit`, with uncertainty.
 
@@ -104,7 +104,12 @@ class NamedRanker(SkillRanker):
         records = then.records_ if category is None else None
         return then._ranked(self._shares(category), records, names, level, k, anchor)
 
-    def samples(self, category: Hashable | None = None, time: Any = None) -> Array:
+    def samples(
+        self,
+        category: Hashable | None = None,
+        time: Any = None,
+        anchor: Mapping[Any, Any] | None = None,
+    ) -> Array:
         """Posterior draws of the skills of the items of `fit`, the same at every call.
 
         Parameters
@@ -113,6 +118,8 @@ class NamedRanker(SkillRanker):
             A category; without it, of the overall skills. Draws of categories are joint.
         time
             As for `rank`.
+        anchor : mapping, optional
+            Items whose Elo points are known, as for `rank`. Draws are in units of skill.
 
         Returns
         -------
@@ -125,10 +132,11 @@ class NamedRanker(SkillRanker):
         NotFittedError, ValueError
             If `fit` has not been called; if the category is not known.
         """
-        scored = self._scored(category=category, time=time)
+        scored = self._scored(category=category, time=time, anchor=anchor)
         if scored is not None:
             return scored.samples()
-        return self._as_of(time)._draws(self._shares(category))
+        then, shares = self._as_of(time), self._shares(category)
+        return then._draws(shares) if anchor is None else then._given(shares, anchor)[0]
 
     def skills_at(self, times: Any, category: Hashable | None = None) -> tuple[Array, Array]:
         """Skills at several times, above or below the average item then, by all comparisons.
@@ -197,7 +205,9 @@ class NamedRanker(SkillRanker):
         chosen = self._questions(n, pairs, again)
         return [(self.names_[first], self.names_[second]) for first, second in chosen]
 
-    def prob_better(self, pairs: Any, time: Any = None) -> Array:
+    def prob_better(
+        self, pairs: Any, time: Any = None, anchor: Mapping[Any, Any] | None = None
+    ) -> Array:
         """Probability that the skill of the first item of each pair is higher.
 
         It is without the noise of a comparison, which `predict_proba` has.
@@ -208,6 +218,8 @@ class NamedRanker(SkillRanker):
             Names of items.
         time
             As for `rank`.
+        anchor
+            As for `samples`.
 
         Returns
         -------
@@ -220,13 +232,18 @@ class NamedRanker(SkillRanker):
         NotFittedError, ValueError
             If `fit` has not been called; if a name is not known.
         """
-        then = self._as_of(time)
-        posterior = then._posterior().mixture(self._shares(), MOST_NUMBERS)
+        then, shares = self._as_of(time), self._shares()
+        self._scored(anchor=anchor)
+        if anchor is None:
+            posterior = then._posterior().mixture(shares, MOST_NUMBERS)
+        else:
+            posterior = then._given(shares, anchor)[1]
         named = read_pairs(pairs, "pairs")
         first, second = numbers_of(named, self.names_, "name an item of fit", "pairs").T
         if posterior is not None:
             return posterior.better(first, second)
-        gaps = self.samples()[:, first] - self.samples()[:, second]
+        draws = self.samples(time=time)
+        gaps = draws[:, first] - draws[:, second]
         return np.mean(gaps > 0, axis=0) + 0.5 * np.mean(gaps == 0, axis=0)
 
     def effects(self, level: float = 0.9) -> list[Effect]:

@@ -1,8 +1,10 @@
 """What rankers of names and of rows share: the fit, the ranking, chances, and questions."""
 
 import math
+import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
+from numbers import Real
 from typing import Any, Literal
 
 import jax
@@ -15,19 +17,23 @@ from sklearn.utils.validation import check_is_fitted
 
 from bayesrank._names import meant
 from bayesrank._process import enter_jax
+from bayesrank._stack import outside
 from bayesrank._validate import check_choice, check_count
 from bayesrank.datasets import ComparisonData
 from bayesrank.estimators.base import EPEstimator, check_options, seed_of
 from bayesrank.estimators.checks import graph_laplacian, location_and_scale, pair_numbers
 from bayesrank.estimators.skills import FitSettings, RankerFit, RankerPosterior, ranker_posterior
+from bayesrank.infer import AccuracyWarning
 from bayesrank.ranking import (
     ItemRecords,
     RankSummary,
+    SkillMixture,
     connected_components,
     count_records,
     skill_columns,
     summarize,
 )
+from bayesrank.ranking.columns import Anchor, EloScale, elo_per_skill
 from bayesrank.solvers.comparisons.posterior import OUTCOMES
 from bayesrank.solvers.comparisons.skills import ProcessSkills
 
@@ -39,6 +45,33 @@ _NO_FEATURES: dict[str, Any] = dict.fromkeys(("feature_mean_", "feature_scale_",
 _MOST_MEASURED = 1000  # items whose likeness before any comparison is averaged
 MOST_NUMBERS = 20_000_000
 """Numbers in covariances of a mixture; beyond, a ranking goes by draws alone."""
+
+
+_CONTRADICTION = 0.01  # probability of points that are further from what was expected
+
+
+def _contradiction(chance: float) -> str:
+    return (
+        "the Elo points of the anchors contradict the comparisons: their differences are as far "
+        f"from those expected with a probability of {chance:.1g}; check them, or give them larger "
+        "errors"
+    )
+
+
+def read_anchors(given: Mapping[Any, Any]) -> tuple[Anchor, ...]:
+    """Items whose Elo points are known, each a number or (number, standard deviation)."""
+    anchors = []
+    for item, value in given.items():
+        pair = value if isinstance(value, tuple | list) else (value, 0.0)
+        numbers = [each for each in pair if isinstance(each, Real) and math.isfinite(each)]
+        if len(pair) != 2 or len(numbers) != 2 or numbers[1] < 0:
+            raise ValueError(
+                f"anchor gives {item!r} {value!r}; pass Elo points, or (points, standard deviation)"
+            )
+        anchors.append(Anchor(item, float(numbers[0]), float(numbers[1])))
+    if not anchors:
+        raise ValueError("anchor is empty; give an item its Elo points, or leave it out")
+    return tuple(anchors)
 
 
 class SkillRanker(EPEstimator):
@@ -72,7 +105,7 @@ class SkillRanker(EPEstimator):
         *,
         level: float = 0.9,
         k: int | None = None,
-        anchor: Hashable | None = None,
+        anchor: Hashable | Mapping[Any, Any] | None = None,
     ) -> RankSummary:
         """Rank the items of `fit`, with uncertainty.
 
@@ -88,9 +121,12 @@ class SkillRanker(EPEstimator):
             Probability of the intervals of skills and ranks.
         k : int, optional
             Report the probability of being among the best `k`; 3 if not given.
-        anchor : hashable, optional
+        anchor : hashable or mapping, optional
             An item of `fit` from which skills are measured, in place of the average: intervals are
-            those of differences to it.
+            those of differences to it. Or Elo points that are known, with their standard
+            deviation if there is one: ``{"base": 1000, "gpt-4": (1250, 10)}``. Skills are then
+            given these, on the scale of Elo (400 points are odds of ten to one), and a skill of
+            zero has the points of the first.
 
         Returns
         -------
@@ -101,6 +137,11 @@ class SkillRanker(EPEstimator):
         ------
         NotFittedError, ValueError
             If `fit` has not been called; if an argument does not fit.
+
+        Warns
+        -----
+        AccuracyWarning
+            If points that are known contradict the comparisons.
         """
         self._posterior()
         return self._ranked(self._shares(), self.records_, names, level, k, anchor)
@@ -116,16 +157,18 @@ class SkillRanker(EPEstimator):
         names: Sequence[object] | None,
         level: float,
         k: int | None,
-        anchor: Hashable | None,
+        anchor: Hashable | Mapping[Any, Any] | None,
     ) -> RankSummary:
         """Rank by skills from the average of each component; show them from an anchor's."""
-        draws, found, known = self._draws(shares), self.components_, self._names()
+        found, known = self.components_, self._names()
+        draws, posterior, elo, chance = self._given(shares, anchor)
+        if chance < _CONTRADICTION:
+            warnings.warn(_contradiction(chance), AccuracyWarning, stacklevel=outside())
         n = draws.shape[1]
         components, averages = averages_of(found, n)
         own = 0.0 if shares is None else float(shares @ shares)
         groups = range(averages.shape[0])
         prior_sd = np.array([self._prior_sd(components == group, own) for group in groups])
-        posterior = self.posterior_.mixture(shares, MOST_NUMBERS)
         summary = summarize(
             draws - (draws @ averages.T)[:, components],
             known if names is None else names,
@@ -138,13 +181,46 @@ class SkillRanker(EPEstimator):
         )
         if anchor is None:
             return summary
+        if elo is None:
+            at = self._anchored(anchor, n)
+            posterior = posterior and posterior.relative(np.eye(n)[[at]], np.zeros(n, int))
+            draws = draws - draws[:, [at]]
+        skills = skill_columns(draws, posterior, level)
+        shown = {name: values[summary.indices] for name, values in skills.items()}
+        return replace(summary, **shown, elo=elo)
+
+    def _anchored(self, anchor: Any, n: int) -> int:
+        """Number of an anchor among n items."""
+        known = self._names()
         every = list(range(n) if known is None else known)
         if anchor not in every:
             raise ValueError(f"anchor is {anchor!r}; {meant(anchor, every, 'name an item of fit')}")
-        at = every.index(anchor)
-        posterior = posterior and posterior.relative(np.eye(n)[[at]], np.zeros(n, int))
-        skills = skill_columns(draws - draws[:, [at]], posterior, level)
-        return replace(summary, **{name: v[summary.indices] for name, v in skills.items()})
+        return every.index(anchor)
+
+    def _given(
+        self, shares: Array | None, anchor: Any
+    ) -> tuple[Array, SkillMixture | None, EloScale | None, float]:
+        """Draws and posterior of skills by shares of categories, given Elo points of anchors.
+
+        Behind them the scale, and the probability of points that contradict the rest as much.
+        """
+        draws, posterior = self._draws(shares), self.posterior_.mixture(shares, MOST_NUMBERS)
+        if not isinstance(anchor, Mapping):
+            return draws, posterior, None, 1.0
+        anchors, n = read_anchors(anchor), draws.shape[1]
+        scale = elo_per_skill(self.params_, self.likelihood)
+        elo = EloScale(scale, anchors[0].points, anchors)
+        at = np.array([self._anchored(each.item, n) for each in anchors])
+        points, sds = np.array([each[1:] for each in anchors]).T
+        if posterior is None:
+            raise ValueError(
+                "anchor has Elo points, for which the covariance of all skills has to be kept, "
+                f"and {n:,} items are too many; name one item alone"
+            )
+        posterior, chance = posterior.given(at, (points - elo.origin) / scale, sds / scale)
+        random = check_random_state(self.random_state)
+        draws = posterior.draws(self.num_samples, random)
+        return draws + (posterior.moments()[0] - draws.mean(axis=0)), posterior, elo, chance
 
     def _prior_sd(self, inside: NDArray[np.bool_], within: float) -> float:
         """Standard deviation of skills about the average of some, before any comparison.

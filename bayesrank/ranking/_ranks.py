@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr, ndtri
+from scipy.special import chdtrc, ndtr, ndtri
 
 from bayesrank._memory import check_memory
 from bayesrank._validate import check_choice, check_level
@@ -335,6 +335,61 @@ class SkillMixture(NamedTuple):
         own = shared[:, group]
         means = self.means - (self.means @ averages.T)[:, group]
         return self._replace(means=means, covariances=self.covariances - own - own.mT + both)
+
+    def given(self, items: Array, known: Array, sds: Array) -> tuple["SkillMixture", float]:
+        r"""Skills on a scale on which those of some items are known with errors.
+
+        The level :math:`o` that all skills share is on that scale unknown, with a flat prior. With
+        :math:`V = S_{AA} + \mathrm{diag}(s^2)`, :math:`G = S_{\cdot A} V^{-1}`, :math:`d = y -
+        m_A` and :math:`h = 1 - G 1`, a Gaussian :math:`N(m, S)` becomes :math:`N(m + G d + \hat o
+        h, \; S - G S_{A \cdot} + v h h')`, where :math:`v = (1' V^{-1} 1)^{-1}` and
+        :math:`\hat o = v 1' V^{-1} d`. The Gaussians then weigh as they expect the known skills.
+
+        Parameters
+        ----------
+        items
+            Their indices, shape (A,).
+        known, sds
+            Their skills and the standard deviations of these, shape (A,).
+
+        Returns
+        -------
+        SkillMixture, float
+            The skills, and the probability that the known ones differ as much as this from what
+            was expected.
+        """
+        within = self.covariances[:, items]
+        spread = within[:, :, items] + np.diag(sds**2)
+        gain = np.linalg.solve(spread, within).mT
+        weights = np.linalg.solve(spread, np.ones((len(spread), len(items), 1)))[..., 0]
+        apart = known - self.means[:, items]
+        variance = 1.0 / weights.sum(axis=1)
+        level = variance * np.einsum("ca,ca->c", weights, apart)
+        rest = 1.0 - gain.sum(axis=2)
+        means = self.means + np.einsum("cna,ca->cn", gain, apart) + level[:, None] * rest
+        outer = variance[:, None, None] * rest[:, :, None] * rest[:, None, :]
+        left = apart - level[:, None]
+        squared = np.einsum("ca,ca->c", left, np.linalg.solve(spread, left[..., None])[..., 0])
+        logs = np.log(self.weights) + 0.5 * (np.log(variance) - np.linalg.slogdet(spread)[1])
+        shares = np.exp(logs - 0.5 * squared - np.max(logs - 0.5 * squared))
+        beyond = chdtrc(len(items) - 1, squared) if len(items) > 1 else np.ones(len(squared))
+        covariances, exact = self.covariances - gain @ within + outer, items[sds == 0.0]
+        means[:, exact] = known[sds == 0.0]
+        covariances[:, exact] = covariances[:, :, exact] = 0.0  # but for rounding
+        found = SkillMixture(shares / shares.sum(), means, covariances)
+        return found, float(self.weights @ beyond)
+
+    def draws(self, number: int, random: np.random.RandomState) -> Array:
+        """Draws (number, n), of which each Gaussian has its share to within one."""
+        levels = (np.arange(number) + random.random_sample()) / number
+        owner = np.searchsorted(np.cumsum(self.weights), levels)
+        owner = np.minimum(owner, len(self.weights) - 1)
+        draws = random.standard_normal((number, self.means.shape[1]))
+        for part in np.unique(owner):
+            values, vectors = np.linalg.eigh(self.covariances[part])
+            root = vectors * np.sqrt(np.maximum(values, 0.0))
+            draws[owner == part] = self.means[part] + draws[owner == part] @ root.T
+        return draws[random.permutation(number)]
 
     def moments(self) -> tuple[Array, Array]:
         """Means and standard deviations, shape ``(n,)``."""

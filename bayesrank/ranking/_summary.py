@@ -22,7 +22,7 @@ from bayesrank.ranking._ranks import (
     top_k_share,
 )
 from bayesrank.ranking._tiers import is_provisional, prob_better_than_next, tiers
-from bayesrank.ranking.columns import file_columns, html_table, text_table
+from bayesrank.ranking.columns import EloScale, file_columns, html_table, text_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,6 +76,9 @@ class RankSummary:
         The ``k`` of ``prob_top_k``.
     measure
         What "skill" is: "skill", or "share" or "score" of a score table.
+    elo
+        Elo points of skills, where those of some items are known. A skill of zero then has the
+        points of the first of these.
 
     Examples
     --------
@@ -109,6 +112,7 @@ class RankSummary:
     level: float
     k: int
     measure: Measure = "skill"
+    elo: EloScale | None = None
 
     def __len__(self) -> int:
         """Return the number of items."""
@@ -204,9 +208,9 @@ def summarize(
         name: np.concatenate([part[name] for part in parts]) for name in parts[0]
     }
     order = columns["indices"]
+    columns |= {name: v[order] for name, v in skill_columns(array, posterior, level).items()}
     return RankSummary(
         **columns,
-        **{name: each[order] for name, each in skill_columns(array, posterior, level).items()},
         names=[labels[i] for i in order],
         component=component[order],
         records=None if records is None else ItemRecords(*(each[order] for each in records)),

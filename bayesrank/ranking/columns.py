@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,21 +14,51 @@ if TYPE_CHECKING:
     from bayesrank.ranking._summary import RankSummary
 
 
+# The logistic curve of this slope is nowhere further than 0.01 from the normal one.
+_LOGITS_PER_PROBIT = 1.702
+
+
+class Anchor(NamedTuple):
+    """An item whose Elo points are known, perhaps with an error."""
+
+    item: Hashable
+    points: float
+    sd: float = 0.0
+
+    def __str__(self) -> str:
+        """Its name and points."""
+        error = f" ± {self.sd:g}" if self.sd else ""
+        return f"{shown(str(self.item))} {self.points:.0f}{error}"
+
+
 class EloScale(NamedTuple):
-    """Elo points: those of a unit of skill, and those of the average item or of an anchor."""
+    """Elo points: those of a unit of skill, and those of a skill of zero."""
 
     per_skill: float
     origin: float = 1500.0
-    anchor: str = ""  #: the item from which skills are measured, if it is not the average
+    anchors: tuple[Anchor, ...] = ()  #: whose points are known; without them, the average is zero
 
     @property
     def meaning(self) -> str:
-        """Who has the points of the origin."""
-        return f"{shown(self.anchor) if self.anchor else 'average item'} {self.origin:.0f}"
+        """Whose points are known."""
+        return ", ".join(map(str, self.anchors)) or f"average item {self.origin:.0f}"
+
+    @property
+    def reference(self) -> str:
+        """The item that intervals are of differences to, if it is one."""
+        exact = len(self.anchors) == 1 and not self.anchors[0].sd
+        return shown(str(self.anchors[0].item)) if exact else ""
 
     def of(self, skill: Any) -> Any:
         """Points of skills."""
         return self.origin + self.per_skill * skill
+
+
+def elo_per_skill(params: Mapping[str, Any], likelihood: str = "probit") -> float:
+    """Elo points of a unit of skill, by the nearest logistic curve; 400 are odds of ten to one."""
+    noise = float(params.get("noise", 1.0))
+    logit = noise if likelihood == "logit" else np.sqrt(2.0) * noise / _LOGITS_PER_PROBIT
+    return 400.0 / np.log(10.0) / logit
 
 
 class RankingColumn(NamedTuple):
@@ -40,7 +70,7 @@ class RankingColumn(NamedTuple):
 
 def columns_of(summary: RankSummary, elo: EloScale | None = None) -> list[RankingColumn]:
     """Columns of a ranking from the left; with `elo`, on that scale."""
-    s = summary
+    s, elo = summary, elo or summary.elo
     alone = np.bincount(s.component)[s.component] == 1
 
     def ranks(i: int) -> str:
@@ -73,7 +103,7 @@ def columns_of(summary: RankSummary, elo: EloScale | None = None) -> list[Rankin
 
 def file_columns(summary: RankSummary, elo: EloScale | None = None) -> dict[str, Any]:
     """Columns of files by name, shape (n,) each, whatever the data; Elo comes last."""
-    s = summary
+    s, elo = summary, elo or summary.elo
     columns: dict[str, Any] = {"rank": s.rank, "item": s.names}
     name = "skill" if s.measure == "skill" else "score"
     columns |= {f"{name}_mean": s.mean, f"{name}_sd": s.sd}

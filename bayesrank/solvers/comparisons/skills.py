@@ -33,6 +33,7 @@ from bayesrank.models import (
     thurstone,
     thurstone_orders,
 )
+from bayesrank.ranking import SkillMixture
 from bayesrank.solvers.comparisons.chain import propagate, rate_name, transitions_of
 from bayesrank.solvers.comparisons.dynamic import states_at
 from bayesrank.solvers.comparisons.posterior import (
@@ -164,17 +165,11 @@ class SkillsAt(ComparisonPosterior):
         return by_shares(self.parts, self.at, shares)
 
     def draws(self, shares: Floats | None, number: int, random: np.random.RandomState) -> Floats:
-        """Draws in which each Gaussian has its share to within one."""
-        ends = np.cumsum([part.weight for part in self.parts])
-        levels = (np.arange(number) + random.random_sample()) / number
-        owner = np.minimum(np.searchsorted(ends, levels), len(ends) - 1)
-        draws = random.standard_normal((number, len(self.parts[0].mean)))
-        for part in np.unique(owner):
-            _, _, mean, covariance, _ = self.parts[part].wider(self.widening)
-            values, vectors = np.linalg.eigh(covariance)
-            root = vectors * np.sqrt(np.maximum(values, 0.0))
-            draws[owner == part] = mean + draws[owner == part] @ root.T
-        draws = draws[random.permutation(number)]
+        """Draws of the mixture, joint over categories."""
+        wide = [part.wider(self.widening) for part in self.parts]
+        found = [(part.weight, part.mean, part.covariance) for part in wide]
+        everything = SkillMixture(*(np.array(each) for each in zip(*found, strict=True)))
+        draws = everything.draws(number, random)
         skills = draws[:, self.at["f"]]
         if shares is None:
             return skills
