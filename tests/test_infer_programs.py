@@ -316,3 +316,30 @@ def test_what_a_program_computes_has_a_mean_and_a_standard_deviation():
     assert averaged.computed_sites == ("gap", "chance", "variance")
     squares = averaged.mean["spread"] ** 2 + averaged.sd["spread"] ** 2
     np.testing.assert_allclose(averaged.mean["variance"], np.full(3, squares), rtol=0.1)
+
+
+@pytest.mark.slow
+def test_a_program_without_latents_is_integrated_over_its_hyperparameters():
+    """The conjugate posterior of a precision, and its evidence."""
+    y, a, b = np.array([0.4, -1.3, 0.9, 2.1, -0.2]), 2.0, 1.5
+
+    def program() -> None:
+        precision = numpyro.sample("precision", dist.Gamma(a, b))
+        numpyro.deterministic("variance", 1.0 / precision)
+        numpyro.sample("y", dist.Normal(0.0, precision**-0.5), obs=y)
+
+    shape, rate = a + len(y) / 2, b + y @ y / 2
+    evidence = gammaln(shape) - gammaln(a) + a * np.log(b) - shape * np.log(rate)
+    evidence -= len(y) / 2 * np.log(2 * np.pi)
+    for choice in ("integrate", "nuts"):
+        engine = EP(program, hyperparameters=choice)
+        result = engine.run(jax.random.key(0), target_accept_prob=0.95)
+        assert result.shapes == {} and {*result.get_samples()} == {"precision"}
+        error = np.sqrt(shape) / rate
+        assert_allclose(result.mean["precision"], shape / rate, atol=0.15 * error)
+        assert_allclose(result.sd["precision"], error, rtol=0.15)
+        assert_allclose(result.log_evidence, evidence, atol=0.05)
+        assert_allclose(result.mean["variance"], rate / (shape - 1), rtol=0.1)
+        assert str(result.accuracy).startswith("good")
+    with pytest.raises(ValueError, match="no unobserved sample site with real support"):
+        EP(program, hyperparameters="prior").run(jax.random.key(0))

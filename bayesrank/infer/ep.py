@@ -6,11 +6,13 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 from jax import Array
 from threadpoolctl import threadpool_limits
 
@@ -21,13 +23,29 @@ from bayesrank.infer.hyper.hyperparameters import traced_inventory
 from bayesrank.infer.hyper.integration import integrate
 from bayesrank.infer.hyper.maximum import Maximum, maximize, warn_of_fixed_points
 from bayesrank.infer.hyper.nested import WalkSettings, walk
-from bayesrank.infer.reader.inventory import Inventory
+from bayesrank.infer.reader.inventory import Inventory, NoLatentsError
 from bayesrank.infer.reader.refusals import Refusal
 from bayesrank.infer.result import EPResult
 from bayesrank.infer.running import Call, check_run_arguments, warn_of
 
 # More hyperparameters than this, elements counted, take too many points; NUTS walks over them.
 _MOST_BY_POINTS = 20
+
+
+COMPANION = "bayesrank_companion"
+"""The latent of programs that have none of their own."""
+
+
+@dataclass(frozen=True)
+class Accompanied:
+    """A program, and a standard normal latent that nothing depends on."""
+
+    model: Callable[..., Any]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Run the program."""
+        numpyro.sample(COMPANION, dist.Normal(0.0, 1.0))
+        self.model(*args, **kwargs)
 
 
 class EP(Engine):
@@ -168,7 +186,20 @@ class EP(Engine):
             program = self.trace(args, kwargs, given)
             call = Call(program, args, kwargs, given, rng_key, num_samples, dict(init or {}))
             call = call._replace(num_restarts=num_restarts, callback=callback)
-            return self._inferred(call, nuts).of_program(program)
+            try:
+                result = self._inferred(call, nuts)
+            except NoLatentsError:
+                if self.hyperparameters == "prior" or not program.initial:
+                    raise
+                result = self._of_hyperparameters(call, nuts)
+            return result.of_program(program)
+
+    def _of_hyperparameters(self, call: Call, nuts: WalkSettings) -> EPResult:
+        """The posterior of a program without latents, beside one that nothing depends on."""
+        engine = type(self)(Accompanied(self.model), **self.settings)
+        program = engine.trace(call.args, call.kwargs, call.params)
+        found = engine._inferred(call._replace(program=program), nuts)
+        return found.without(COMPANION, self.model)
 
     def _inferred(self, call: Call, nuts: WalkSettings) -> EPResult:
         """The posterior, with hyperparameters treated as chosen."""

@@ -121,5 +121,5 @@ def log_gaussian(root: np.ndarray, white: np.ndarray) -> np.ndarray:
     """Log density (...) of draws ``R z`` from white ones (..., n), but for a constant."""
     triangular = not np.triu(root, 1).any()
     scales = np.abs(np.diagonal(root)) if triangular else np.linalg.norm(root, axis=0)
-    kept = scales > 1e-6 * scales.max()
+    kept = scales > 1e-6 * scales.max(initial=0.0)
     return -0.5 * np.sum(white[..., kept] ** 2, axis=-1) - np.sum(np.log(scales[kept]))

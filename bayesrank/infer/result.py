@@ -317,12 +317,26 @@ class EPResult(GaussianMoments):
             numbers = start + np.arange(math.prod(shape)).reshape(shape)
             kept.append(numbers[tuple(map(slice, shapes[name]))].ravel())
             start += numbers.size
-        at = np.concatenate(kept)
+        found = self._of_latents(np.concatenate(kept), dict(shapes))
+        return replace(found, model_args=args, model_kwargs=kwargs)
+
+    def without(self, site: str, model: Callable[..., Any]) -> Self:
+        """The posterior without a standard normal latent that nothing depends on, of `model`."""
+        own = self._spans[site]
+        at = np.delete(np.arange(self.joint_mean.size), own)
+        found = self._of_latents(at, {k: v for k, v in self.shapes.items() if k != site})
+        walk = self.walk
+        if walk is not None:
+            others = {name: draws for name, draws in walk.latents.items() if name != site}
+            logs = walk.log_proposals + 0.5 * (walk.latents[site] ** 2 + math.log(2.0 * math.pi))
+            walk = Drawn(walk.hyperparameters, others, logs)
+        return replace(found, model=model, walk=walk)
+
+    def _of_latents(self, at: np.ndarray, shapes: dict[str, tuple[int, ...]]) -> Self:
+        """The posterior of some of the latents, by their numbers."""
         return replace(
             self,
-            model_args=args,
-            model_kwargs=kwargs,
-            shapes=dict(shapes),
+            shapes=shapes,
             joint_mean=self.joint_mean[at],
             posterior=DensePosterior(self.joint_covariance[np.ix_(at, at)]),
             mixture=None if self.mixture is None else self.mixture.of_latents(at),

@@ -92,7 +92,7 @@ expression(
 expression(
     "flat_latent",
     lambda: wins(draw("f", dist.ImproperUniform(dist.constraints.real, (3,), ()))),
-    *("'f' (ImproperUniform", "is not Gaussian"),
+    "'f' is ImproperUniform, and EP averages over priors of mass one",
 )
 expression(
     "bounded_latent_said_to_be_real",

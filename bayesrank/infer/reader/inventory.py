@@ -25,6 +25,10 @@ from bayesrank.infer.reader.roles import Role, roles_of_bounded
 from bayesrank.infer.reader.traced import Traced
 
 
+class NoLatentsError(ValueError):
+    """A program has hyperparameters alone, or nothing that is unobserved."""
+
+
 class Inventory(NamedTuple):
     """What a program consists of."""
 
@@ -81,7 +85,7 @@ def _role(site: Mapping[str, Any], params: Mapping[str, Any]) -> Role | None:
 def _refuse_empty(roles: Mapping[str, Role], params: Mapping[str, Any]) -> None:
     if Role.LATENT not in roles.values():
         fixed = f", or leave one out of params ({', '.join(sorted(params))})" if params else ""
-        raise ValueError(
+        raise NoLatentsError(
             "the model has no unobserved sample site with real support for EP to infer; give it "
             f"one{fixed}"
         )
