@@ -9,9 +9,9 @@ import os
 import click
 
 MODULES = (
-    *("accuracy", "active_tasks", "active_top", "arena", "calibration_cases", "counted"),
-    *("counted_less", "dynamic", "labels", "lists", "online_synthetic", "order_subsets", "ordinal"),
-    *("ratings_peers", "ratings_protocol", "retrieval", "scale", "scores", "speed"),
+    *("accuracy", "active_tasks", "arena", "calibration_cases", "counted", "dynamic", "labels"),
+    *("lists", "online_synthetic", "order_subsets", "ordinal", "ratings_peers", "retrieval"),
+    *("scale", "scores", "speed"),
 )
 
 

@@ -30,24 +30,22 @@ from bayesrank.online import OnlineBayesPoint
 from benchmarks.calibration import (
     Case,
     Trial,
-    drawn,
-    figures,
-    of_draws,
-    of_levels,
-    plot,
-    read_table,
-    run,
-    table,
-)
-from benchmarks.calibration_people import (
     arena,
     divisions,
+    drawn,
     exact_weights,
+    figures,
     near_equals,
     numbers,
+    of_draws,
+    of_levels,
     opinionated,
+    plot,
     ratings,
+    read_table,
+    run,
     styled,
+    table,
 )
 from benchmarks.dynamic import league_skills
 

@@ -19,7 +19,7 @@ from bayesrank.active.stopping import top_settled
 from bayesrank.active.store import JournalError, read_journal
 from bayesrank.infer import EP, ConvergenceWarning
 from bayesrank.models import preference_gp, thurstone
-from benchmarks.active_top import series_until_settled
+from benchmarks.active_tasks import series_until_settled
 
 N = 9
 X = np.random.default_rng(0).normal(size=(N, 2)) * [1.0, 50.0] + 3.0

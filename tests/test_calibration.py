@@ -11,6 +11,7 @@ from bayesrank import estimators, online
 from benchmarks.calibration import (
     Case,
     Trial,
+    exact_weights,
     figures,
     of_draws,
     of_levels,
@@ -20,7 +21,6 @@ from benchmarks.calibration import (
     table,
 )
 from benchmarks.calibration_cases import CASES, POINTS
-from benchmarks.calibration_people import exact_weights
 from benchmarks.order_subsets import people, spread
 
 
