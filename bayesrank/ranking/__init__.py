@@ -10,10 +10,10 @@ draw and half a chance of being best. Nothing depends on the order in which item
 """
 
 from bayesrank.ranking._observed import ItemRecords, connected_components, count_records
+from bayesrank.ranking._pairwise import pairwise_probability
 from bayesrank.ranking._ranks import (
     SkillMixture,
     expected_rank,
-    pairwise_probability,
     prob_best,
     prob_top_k,
     rank_distribution,
