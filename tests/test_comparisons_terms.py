@@ -65,7 +65,7 @@ def test_rows_of_comparisons_to_come_are_those_of_the_program():
         structure="dense", joint_mean=joint, joint_covariance=np.eye(joint.size)
     )
     shapes = {k: value.shape for k, value in latents.items()}
-    result = SimpleNamespace(shapes=shapes, components=lambda: [(1.0, {}, moments)])
+    result = SimpleNamespace(shapes=shapes, components=lambda: [(1.0, {}, moments, {})])
     skills = EPSkills(result)
     for row, pair in enumerate(PAIRS):
         shares = np.eye(len(data.category_names))[data.categories[row]]
