@@ -389,3 +389,17 @@ def test_a_program_with_a_scan():
     x = result.get_samples()["x"]
     expected = norm.logpdf(y, x, 0.5)
     np.testing.assert_allclose(data["log_likelihood"]["y"].values[0], expected, rtol=1e-5)
+
+
+def test_data_that_changed_since_the_fit_are_refused():
+    y = np.array([0.3, -1.0, 0.8])
+
+    def program(data: Any) -> None:
+        f = numpyro.sample("f", dist.Normal(0.0, 1.0))
+        numpyro.sample("y", dist.Normal(f, 1.0), obs=data)
+
+    result = EP(program).run(jax.random.key(0), y)
+    to_arviz(result, num_predictive=0)
+    y[1] = 2.0
+    with pytest.raises(ValueError, match="the data have changed since the fit.*fit again"):
+        to_arviz(result, num_predictive=0)

@@ -29,7 +29,7 @@ from bayesrank._arviz import import_arviz
 from bayesrank._stack import outside
 from bayesrank.diagnostics.crosscheck_result import aligned
 from bayesrank.infer import EPResult
-from bayesrank.infer.spi import take_inventory, trace
+from bayesrank.infer.spi import take_inventory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -359,8 +359,7 @@ def _equal(first: np.ndarray, second: np.ndarray) -> bool:
 
 def _factors(result: EPResult) -> frozenset[str]:
     with jax.enable_x64(True):
-        called = result.model, result.model_args, result.model_kwargs, result.params
-        return take_inventory(trace(*called), result.params).factors
+        return take_inventory(result.traced, result.params).factors
 
 
 def _listed(names: list[str]) -> str:

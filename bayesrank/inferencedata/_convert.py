@@ -74,8 +74,8 @@ def to_arviz(
     TypeError
         If ``result`` is none of the above.
     ValueError
-        If ``dims`` or ``coords`` do not fit the program, ``num_predictive`` is out of range, or
-        the MCMC object has not been run.
+        If ``dims`` or ``coords`` do not fit the program, ``num_predictive`` is out of range, the
+        MCMC object has not been run, or the data have changed since EP's fit.
 
     Examples
     --------

@@ -290,5 +290,5 @@ def from_result(result: PosteriorResult) -> PosteriorDraws:
     # The engines' arguments are in the precision of their draws.
     with jax.enable_x64(posterior.is_double):
         called = result.model, result.model_args, result.model_kwargs, result.params
-        args, kwargs = readable_arguments(*called)
+        args, kwargs = readable_arguments(*called, vars(result).get("traced"))
     return replace(posterior, args=args, kwargs=kwargs)

@@ -154,6 +154,14 @@ class Traced:
         """The same, whatever happens to the arrays that the program has read."""
         return self.at([_copied(x) for x in self.constants])
 
+    def has_read_what(self, other: Traced) -> bool:
+        """Whether another trace of the program has read the same numbers."""
+        pairs = zip(self.constants, other.constants, strict=False)
+        alike = all(
+            np.array_equal(x, y, equal_nan=np.asarray(x).dtype.kind in "fc") for x, y in pairs
+        )
+        return alike and len(self.constants) == len(other.constants)
+
     @property
     def num_rows(self) -> int:
         """Length of the longest array that the program has read."""
@@ -399,10 +407,25 @@ def _counts_in_part(trace: FlatTrace, scale: Any) -> bool:
 
 
 def readable_arguments(
-    model: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any], params: Mapping[str, Any]
+    model: Callable[..., Any],
+    args: tuple,
+    kwargs: Mapping[str, Any],
+    params: Mapping[str, Any],
+    fitted: Traced | None = None,
 ) -> tuple[tuple, dict[str, Any]]:
-    """Arguments of a program in the form, JAX's or NumPy's, in which it can be traced."""
-    as_numpy = trace(model, args, kwargs, params).as_numpy
+    """Arguments of a program in the form, JAX's or NumPy's, in which it can be traced.
+
+    Where the program that was `fitted` had read other data, it is refused.
+    """
+    learned = {} if fitted is None else fitted.initial
+    given = {name: value for name, value in params.items() if name not in learned}
+    found = trace(model, args, kwargs, given)
+    if fitted is not None and not found.has_read_what(fitted):
+        raise ValueError(
+            "the data have changed since the fit, so what would be said is of other data; fit "
+            "again, or give the fit a copy that stays as it is"
+        )
+    as_numpy = found.as_numpy
     called = as_working_dtype((args, dict(kwargs)))
     return jax.tree.map(to_numpy, called) if as_numpy else called
 
