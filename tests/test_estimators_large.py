@@ -1,8 +1,10 @@
 """Rankers of more items than a joint covariance is kept of, against those of fewer."""
 
 import pickle
+import re
 from collections import OrderedDict
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -235,3 +237,20 @@ def test_features_of_new_items_too(smooth):
     assert abs(large.score(X, compared) - dense.score(X, compared)) < 0.002
     assert "The prior has rank" in str(large.result_.approximation)
     assert large.suggest(again=False).shape == (1, 2)
+
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "production.md"
+
+
+@pytest.mark.slow
+def test_each_league_is_as_it_is_by_itself():
+    text = PAGE.read_text(encoding="utf-8")
+    _, block = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    scope: dict[str, Any] = {"__name__": "page"}
+    exec(compile(block, PAGE.name, "exec"), scope)
+    for number in range(2):
+        played = scope["played"][number]
+        games = scope["games"][number][played]
+        alone = scope["engine"].run(jax.random.key(0), games, np.ones(len(games), bool))
+        np.testing.assert_allclose(scope["mean"][number], alone.mean["skill"], atol=1e-5)
+        np.testing.assert_allclose(scope["sd"][number], alone.sd["skill"], atol=1e-5)

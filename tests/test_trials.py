@@ -159,3 +159,15 @@ def test_compiled_code_of_many_shapes_is_dropped_and_answers_stay(tmp_path):
         [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True
     )
     assert int(done.stdout) >= 3
+
+
+@pytest.mark.parametrize("kind", kills.WRITERS)
+def test_killed_at_random_moments_writers_lose_nothing(kind):
+    assert kills.kill_writers(kind, 4) > 0
+
+
+@pytest.mark.slow
+def test_what_is_lost_is_found(monkeypatch):
+    monkeypatch.setitem(kills._READERS, "state", lambda folder: -1)
+    with pytest.raises(AssertionError, match="state: write .* was acknowledged, -1 is there"):
+        kills.kill_writers("state", 1)
