@@ -328,7 +328,7 @@ def test_intervals_hold_on_boards_of_the_model(runs, clusters):
         i, j = np.triu_indices(10, 1)
         low, high = np.quantile(draws[:, i] - draws[:, j], (0.05, 0.95), axis=0)
         held.append(((low <= truth[i] - truth[j]) & (truth[i] - truth[j] <= high)).mean())
-    assert 0.86 < np.mean(held) < 0.94
+    assert 0.875 < np.mean(held) < 0.935
 
 
 def test_tasks_that_are_a_sample_leave_more_open():
