@@ -131,7 +131,7 @@ def test_options_of_the_demo(folder, seen, capsys):
         **{"notes": settings.notes, "inputs": (), "save": "report", "force": False},
         "title": "NFL season 2018",
         **{"command": f"bayesrank demo {options}", "verbose": False},
-        **{"level": 0.9, "anchor": None, "overall": "average", "format": "table"},
+        **{"level": 0.9, "anchor": None, "overall": "average", "format": "table", "at": None},
     }
     printed = capsys.readouterr()
     assert printed.err == "" and "of 32 rows" not in printed.out

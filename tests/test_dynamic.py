@@ -130,6 +130,22 @@ def test_the_solver_has_the_fixed_point_of_ep_on_the_joint_program(process, ties
 
 
 @pytest.mark.slow
+def test_past_skills_by_a_walk_over_hyperparameters_are_those_by_points():
+    pairs, period = season(25)
+    options: dict[str, Any] = {"times": TIMES, "period": period, "process": "matern12"}
+    chains: dict[str, Any] = {"num_warmup": 50, "num_samples": 200, "num_chains": 1}
+    means = []
+    for engine, more in ((DynamicEP(hyperparameters="nuts"), chains), (DynamicEP(), {})):
+        result = engine.run(jax.random.key(0), NUM_ITEMS, pairs, **options, **more)
+        parts = list(states_at(result, TIMES[[0, 3]]))
+        weights = np.array([part.weight for part in parts])
+        mean = np.tensordot(weights, [part.means[:, :NUM_ITEMS] for part in parts], 1)
+        np.testing.assert_allclose(mean[1], result.mean["f"], atol=1e-3)
+        means.append(mean[0])
+    np.testing.assert_allclose(*means, atol=0.15)  # 3 standard errors, of skills of some 0.5
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("process", ["walk", "matern12", "matern32"])
 def test_the_prior_is_drawn_in_single_precision_too(process):
     times = np.linspace(0.0, 1.0, 10)

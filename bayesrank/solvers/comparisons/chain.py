@@ -151,7 +151,7 @@ class ChainPrior(NamedTuple):
         """Multiply by sites, forwards and backwards in time."""
         [(_, tau, nu)] = terms
         order = self.visits.order
-        tau, nu = tau[order], nu[order]
+        tau, nu = (jnp.asarray(each)[order] for each in (tau, nu))  # a walk starts from NumPy's
         filtered = self._filter(tau, nu)
         shift, shrink = self._smooth(tau, nu, filtered)
         seen = filtered.seen
