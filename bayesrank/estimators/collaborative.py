@@ -1,8 +1,6 @@
 """`CollaborativeOrdinalGP` and `CollaborativeGP`: ratings of many users, who share a prior."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,8 +9,8 @@ from scipy.stats import norm
 from bayesrank._validate import check_choice, check_level, refuse_rows
 from bayesrank.estimators.collaborative_base import Collaborative, Unknown
 from bayesrank.estimators.collaborative_data import check_triples, level_numbers
-from bayesrank.estimators.collaborative_features import BaseKernels, chosen_share
-from bayesrank.solvers.collaborative import EM, EMResult, EMState
+from bayesrank.estimators.collaborative_features import chosen_share
+from bayesrank.solvers.collaborative import EM
 
 Array = NDArray[np.float64]
 
@@ -88,81 +86,23 @@ class CollaborativeOrdinalGP(Collaborative):
         tol: float = 1e-4,
         progress_bar: bool = False,
     ) -> None:
-        self.collaborative = collaborative
-        self.strength = strength
-        self.implicit = implicit
-        self.max_iterations = max_iterations
-        self.tol = tol
-        self.progress_bar = progress_bar
+        super().__init__(collaborative, strength, implicit, max_iterations, tol, progress_bar)
         self.likelihood = likelihood
         self.user_thresholds = user_thresholds
 
-    def fit(
-        self,
-        users: Any,
-        items: ArrayLike | None = None,
-        levels: ArrayLike | None = None,
-        item_features: Any = None,
-        *,
-        num_levels: int | None = None,
-        checkpoint: str | Path | None = None,
-        init_state: EMState | str | Path | None = None,
-        callback: Callable[[int, float], None] | None = None,
-    ) -> Self:
-        """Learn what users share, and every user's function.
-
-        Parameters
-        ----------
-        users : array-like of shape (K,), or DataFrame
-            Ids of any kind; or a table with the columns ``user``, ``item`` and ``level`` (or
-            ``rating``; MovieLens's ``userId`` and ``movieId`` will do, too), and then `items` and
-            `levels` are left out.
-        items : array-like of shape (K,)
-            Ids of any kind. Nobody rates an item twice.
-        levels : array-like of shape (K,)
-            Whole numbers, higher is better; every level from the lowest to the highest is used.
-        item_features : DataFrame, mapping or array, optional
-            Features by item id (a DataFrame's index or a mapping's keys), or an array with a row
-            for each of the items ``0 .. m - 1``. Further items may be among them.
-        num_levels : int, optional
-            Number of levels, where the lowest is 1; used for checking.
-        checkpoint : str or Path, optional
-            A file that the state is saved to as EM goes on, and at the end.
-        init_state : str, Path or EMState, optional
-            A checkpoint, or the state of an earlier result, of the same data, to continue from.
-        callback : callable, optional
-            Called after each iteration with its number and the objective per rating.
-
-        Raises
-        ------
-        ValueError
-            If an argument cannot be used; the message says which row, and the fix.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If EM has not converged.
-        """
-        check_choice(self.likelihood, "likelihood", "probit", "logit")
-        who, what, ratings = check_triples(users, items, levels)
-        known, numbers = level_numbers(ratings, num_levels)
-        run = {"checkpoint": checkpoint, "init_state": init_state, "callback": callback}
-        run["num_levels"] = len(known)
-        return self._fit(who, what, numbers.astype(float), item_features, run, levels_=known)
-
-    def _run(
-        self, users: NDArray, items: NDArray, ratings: Array, kernels: BaseKernels, **run: Any
-    ) -> EMResult:
-        engine = EM(
-            self.likelihood,
+    def _engine(self, users: NDArray, items: NDArray, numbers: Array) -> EM:
+        return EM(
+            check_choice(self.likelihood, "likelihood", "probit", "logit"),
             collaborative=self.collaborative,
             strength=self.strength,
             user_thresholds=self.user_thresholds,
             max_iterations=self.max_iterations,
             tol=self.tol,
         )
-        kernel = kernels.known(users, items, run["num_items"])
-        return engine.run(users, items, ratings, kernel=kernel, **run)
+
+    def _read_levels(self, levels: NDArray) -> Array:
+        self.levels_, numbers = level_numbers(levels)
+        return numbers.astype(float)
 
     def _to_numbers(self, levels: NDArray) -> Array:
         unknown = ~np.isin(levels, self.levels_)
@@ -306,53 +246,22 @@ class CollaborativeGP(Collaborative):
         tol: float = 1e-4,
         progress_bar: bool = False,
     ) -> None:
-        self.collaborative = collaborative
-        self.strength = strength
-        self.implicit = implicit
-        self.max_iterations = max_iterations
-        self.tol = tol
-        self.progress_bar = progress_bar
+        super().__init__(collaborative, strength, implicit, max_iterations, tol, progress_bar)
         self.user_scales = user_scales
         self.noise_share = noise_share
 
-    def fit(
-        self,
-        users: Any,
-        items: ArrayLike | None = None,
-        levels: ArrayLike | None = None,
-        item_features: Any = None,
-        *,
-        checkpoint: str | Path | None = None,
-        init_state: EMState | str | Path | None = None,
-        callback: Callable[[int, float], None] | None = None,
-    ) -> Self:
-        """Learn what users share, and every user's function.
-
-        Parameters
-        ----------
-        users, items, item_features, checkpoint, init_state, callback
-            As in `CollaborativeOrdinalGP.fit`, with the same errors and warnings.
-        levels : array-like of shape (K,)
-            Ratings, finite numbers, higher is better.
-        """
-        who, what, ratings = check_triples(users, items, levels)
-        run = {"checkpoint": checkpoint, "init_state": init_state, "callback": callback}
-        return self._fit(who, what, self._to_numbers(ratings), item_features, run)
-
-    def _run(
-        self, users: NDArray, items: NDArray, ratings: Array, kernels: BaseKernels, **run: Any
-    ) -> EMResult:
-        num_items, share = run["num_items"], self.noise_share
+    def _engine(self, users: NDArray, items: NDArray, numbers: Array) -> EM:
+        share = self.noise_share
         if isinstance(share, str):
             check_choice(share, "noise_share", "choose", "learned")
         if share == "learned" or not self.collaborative:
             share = None
         elif isinstance(share, str):
-            share = chosen_share(self._engine, users, items, ratings, kernels, num_items)
-        kernel = kernels.known(users, items, num_items)
-        return self._engine(share).run(users, items, ratings, kernel=kernel, **run)
+            num_items = len(self.items_)
+            share = chosen_share(self._held_at, users, items, numbers, self._kernels, num_items)
+        return self._held_at(share)
 
-    def _engine(self, share: float | None) -> EM:
+    def _held_at(self, share: float | None) -> EM:
         return EM(
             "gaussian",
             collaborative=self.collaborative,

@@ -1,7 +1,8 @@
 """What the collaborative estimators share: ids, recommendations, new users and items, ArviZ."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from copy import copy
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -12,18 +13,11 @@ from bayesrank._fitted import Fitted
 from bayesrank._process import enter_jax
 from bayesrank._validate import check_choice, check_count
 from bayesrank.estimators.base import check_options
-from bayesrank.estimators.collaborative_data import (
-    Labels,
-    check_triples,
-    id_list,
-)
-from bayesrank.estimators.collaborative_features import (
-    BaseKernels,
-    new_rows,
-    read_item_table,
-)
+from bayesrank.estimators.collaborative_data import check_triples
+from bayesrank.estimators.collaborative_features import BaseKernels
+from bayesrank.estimators.item_tables import Labels, id_list, new_rows, read_item_table
 from bayesrank.inferencedata.draws import draws_to_arviz
-from bayesrank.solvers.collaborative import EMResult
+from bayesrank.solvers.collaborative import EM, EMResult, EMState
 
 Array = NDArray[np.float64]
 Unknown = Literal["error", "population"]
@@ -47,53 +41,104 @@ class SimilarItem(NamedTuple):
 class Collaborative(Fitted):
     """What the two estimators share."""
 
-    collaborative: bool
-    implicit: bool
-    progress_bar: bool
-    _kernels: BaseKernels
+    item_features_: Array | None
+    item_feature_names_: tuple[Any, ...] | None
 
-    def _fit(
+    def __init__(
         self,
-        users: list[Hashable],
-        items: list[Hashable],
-        ratings: Array,
-        features: Any,
-        run: dict[str, Any],
-        **learned: Any,
+        collaborative: bool,
+        strength: float | None,
+        implicit: bool,
+        max_iterations: int,
+        tol: float,
+        progress_bar: bool,
+    ) -> None:
+        self.collaborative = collaborative
+        self.strength = strength
+        self.implicit = implicit
+        self.max_iterations = max_iterations
+        self.tol = tol
+        self.progress_bar = progress_bar
+
+    def fit(
+        self,
+        users: Any,
+        items: ArrayLike | None = None,
+        levels: ArrayLike | None = None,
+        item_features: Any = None,
+        *,
+        checkpoint: str | Path | None = None,
+        init_state: EMState | str | Path | None = None,
+        callback: Callable[[int, float], None] | None = None,
     ) -> Self:
-        """Run EM; nothing of an earlier fit is lost if that fails."""
+        """Learn what users share, and every user's function.
+
+        Parameters
+        ----------
+        users : array-like of shape (K,), or DataFrame
+            Ids of any kind; or a table with the columns ``user``, ``item`` and ``level`` (or
+            ``rating``; MovieLens's ``userId`` and ``movieId`` will do, too), and then `items` and
+            `levels` are left out.
+        items : array-like of shape (K,)
+            Ids of any kind. Nobody rates an item twice.
+        levels : array-like of shape (K,)
+            Ratings, higher is better: whole numbers, of which every one from the lowest to the
+            highest is used, or finite numbers for `CollaborativeGP`.
+        item_features : DataFrame, mapping or array, optional
+            Features by item id (a DataFrame's index or a mapping's keys), or an array with a row
+            for each of the items ``0 .. m - 1``. Further items may be among them.
+        checkpoint : str or Path, optional
+            A file that the state is saved to as EM goes on, and at the end.
+        init_state : str, Path or EMState, optional
+            A checkpoint, or the state of an earlier result, of the same data, to continue from.
+        callback : callable, optional
+            Called after each iteration with its number and the objective per rating.
+
+        Raises
+        ------
+        ValueError
+            If an argument cannot be used; the message says which row, and the fix.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If EM has not converged.
+        """
         check_options(self)
-        user_labels, who = Labels.of(users)
-        item_labels, what = Labels.of(items)
-        names, table = None, None
-        if features is not None:
-            read = read_item_table(features)
-            further = (x for x in read.items if x not in item_labels)
-            item_labels, names = Labels([*item_labels, *further]), read.names
-            table = read.rows(item_labels)
-        kernels = BaseKernels(table, corated=self.implicit and self.collaborative)
-        result = self._run(
+        people, things, ratings = check_triples(users, items, levels)
+        numbers = self._read_levels(ratings)
+        (self.users_, who), (self.items_, what) = Labels.of(people), Labels.of(things)
+        self.item_features_ = self.item_feature_names_ = None
+        if item_features is not None:
+            read = read_item_table(item_features)
+            further = (x for x in read.items if x not in self.items_)
+            self.items_, self.item_feature_names_ = Labels([*self.items_, *further]), read.names
+            self.item_features_ = read.rows(self.items_)
+        self._kernels = BaseKernels(
+            self.item_features_, corated=self.implicit and self.collaborative
+        )
+        engine = self._engine(who, what, numbers)
+        self.result_ = engine.run(
             who,
             what,
-            ratings,
-            kernels,
-            num_users=len(user_labels),
-            num_items=len(item_labels),
+            numbers,
+            num_users=len(self.users_),
+            num_items=len(self.items_),
+            kernel=self._kernels.known(who, what, len(self.items_)),
             progress_bar=self.progress_bar,
-            **run,
+            checkpoint=checkpoint,
+            init_state=init_state,
+            callback=callback,
         )
-        self.users_, self.items_ = user_labels, item_labels
-        self.item_features_, self.item_feature_names_ = table, names
-        self._kernels = kernels
-        vars(self).update(learned)
-        self.result_ = result
         return self
 
-    def _run(
-        self, users: NDArray, items: NDArray, ratings: Array, kernels: BaseKernels, **run: Any
-    ) -> EMResult:
-        """Run EM on numbers from 0, by the options."""
+    def _engine(self, users: NDArray, items: NDArray, numbers: Array) -> EM:
+        """EM by the options, for numbers from 0."""
         raise NotImplementedError
+
+    def _read_levels(self, levels: NDArray) -> Array:
+        """The ratings to learn from as numbers for `EM`."""
+        return self._to_numbers(levels)
 
     @property
     def result(self) -> EMResult:
@@ -284,6 +329,7 @@ class Collaborative(Fitted):
         seen = result.observations
         mine = np.isin(seen.users, who)
         rated = [str(self.items_[i]) for i in seen.items[mine, 0]]
+        raters = [str(self.users_[j]) for j in seen.users[mine]]
         items = self.items_.ids
         return draws_to_arviz(
             draws={"f": (("user", "item"), result.draw(who, num_samples, seed))},
@@ -297,10 +343,7 @@ class Collaborative(Fitted):
             },
             observed={
                 "rating": ("rating_number", self._from_numbers(seen.levels[mine])),
-                "rating_user": (
-                    "rating_number",
-                    np.asarray([str(self.users_[j]) for j in seen.users[mine]]),
-                ),
+                "rating_user": ("rating_number", np.asarray(raters)),
                 "rating_item": ("rating_number", np.asarray(rated)),
             },
             attrs={

@@ -2,81 +2,16 @@
 
 from __future__ import annotations
 
-import reprlib
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesrank._tables import column_names, missing, plain_array, unmasked
-from bayesrank._validate import check_count, refuse_rows
+from bayesrank._tables import column_names, plain_array
+from bayesrank._validate import refuse_rows
 from bayesrank.datasets.layouts import RATINGS
-
-
-def id_list(column: Any, name: str) -> list[Hashable]:
-    """Ids as Python has them."""
-    if isinstance(column, str | bytes) or not np.iterable(column):
-        raise ValueError(f"{name} is {column!r}; pass a list of ids, one a row")
-    plain = getattr(column, "to_pylist", None)  # pyarrow's scalars equal nothing but each other
-    cells = unmasked(column) if plain is None else plain()
-    values = [x.item() if isinstance(x, np.generic) else x for x in cells]
-    for row, value in enumerate(values):
-        try:
-            hash(value)
-        except TypeError:
-            raise ValueError(
-                f"{name} has a {type(value).__name__} in row {row}; an id is one number, one text "
-                "or a tuple of such"
-            ) from None
-        if missing(value):
-            raise ValueError(f"{name} has no id in row {row}; remove the row")
-    return values
-
-
-class Labels:
-    """Different ids in the order of their numbers."""
-
-    def __init__(self, ids: Iterable[Hashable]) -> None:
-        self.ids = list(ids)
-        self._number = {label: number for number, label in enumerate(self.ids)}
-
-    @classmethod
-    def of(cls, ids: list[Hashable]) -> tuple[Labels, NDArray[np.int64]]:
-        """Number ids in the order of their first appearance."""
-        labels = cls(dict.fromkeys(ids))
-        return labels, np.array([labels._number[x] for x in ids], np.int64)
-
-    def numbers(self, column: Any, what: str) -> NDArray[np.int64]:
-        """Look ids up; anything but a list is one id."""
-        one = isinstance(column, str | bytes) or not np.iterable(column)
-        values = id_list([column] if one else column, f"{what}s")
-        for value in values:
-            if value not in self._number:
-                fix = "with_users" if what == "user" else "with_items"
-                raise ValueError(f"{what} {value!r} is not known; add it by {fix}")
-        return np.array([self._number[x] for x in values], np.int64)
-
-    def unknown(self, column: Any) -> list[Hashable]:
-        """Ids that are not known, each once; anything but a list is one id."""
-        one = isinstance(column, str | bytes) or not np.iterable(column)
-        values = id_list([column] if one else column, "ids")
-        return list(dict.fromkeys(value for value in values if value not in self._number))
-
-    def __repr__(self) -> str:
-        return f"Labels({reprlib.repr(self.ids)})"
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def __iter__(self) -> Iterator[Hashable]:
-        return iter(self.ids)
-
-    def __getitem__(self, number: int) -> Hashable:
-        return self.ids[number]
-
-    def __contains__(self, label: Hashable) -> bool:
-        return label in self._number
+from bayesrank.estimators.item_tables import id_list
 
 
 def check_triples(
@@ -126,7 +61,7 @@ def _columns(table: Any, columns: list[Any]) -> tuple[Any, Any, Any]:
     return found[0], found[1], found[2]
 
 
-def level_numbers(levels: NDArray, num_levels: int | None) -> tuple[NDArray, NDArray[np.int64]]:
+def level_numbers(levels: NDArray) -> tuple[NDArray, NDArray[np.int64]]:
     """Return the levels, lowest first, and the number of each rating's."""
     if levels.dtype.kind not in "iuf":
         raise ValueError(f"levels has dtype {levels.dtype}; pass whole numbers")
@@ -134,10 +69,6 @@ def level_numbers(levels: NDArray, num_levels: int | None) -> tuple[NDArray, NDA
     fix = "pass whole numbers, or round them"
     refuse_rows(levels, lambda v: v != np.round(v), "levels", fix)
     low, high = int(levels.min()), int(levels.max())
-    if num_levels is not None:
-        low, high = 1, check_count(num_levels, "num_levels", 2)
-    range_ = f"they go from {low} to {high}"
-    refuse_rows(levels, lambda v: (v < low) | (v > high), "levels", range_)
     if low == high:
         raise ValueError("levels are all the same; there is nothing to learn")
     used = np.unique(levels.astype(float))

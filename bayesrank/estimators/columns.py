@@ -17,7 +17,7 @@ from bayesrank.datasets import ColumnNames, ComparisonData, ReadingNote, read_co
 from bayesrank.datasets.cells import NOTHING, TIED
 from bayesrank.datasets.counted import distinct_rows, is_counted
 from bayesrank.estimators.checks import comparison_numbers
-from bayesrank.estimators.collaborative_data import id_list
+from bayesrank.estimators.item_tables import id_list
 from bayesrank.ranking import connected_components
 from bayesrank.solvers.comparisons.terms import TERMS, read_weights
 

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesrank._tables import plain_array
-from bayesrank.estimators.collaborative_data import id_list
 from bayesrank.estimators.columns import TimeRange
+from bayesrank.estimators.item_tables import id_list
 from bayesrank.solvers.comparisons import Asked
 from bayesrank.solvers.comparisons.skills import skills_at
 

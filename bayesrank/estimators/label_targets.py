@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesrank._tables import column_names, missing, no_rank, plain_array
-from bayesrank.estimators.collaborative_data import id_list
+from bayesrank.estimators.item_tables import id_list
 
 __all__ = ["LabelTargets", "read_targets"]
 

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from bayesrank._tables import column_names, unmasked
 from bayesrank.datasets import ComparisonData, OrderEvents, ScoreTable
 from bayesrank.datasets.counted import is_counted
-from bayesrank.estimators.collaborative_data import id_list
-from bayesrank.estimators.collaborative_features import read_item_table
 from bayesrank.estimators.columns import in_order, read_columns, recognised
+from bayesrank.estimators.item_tables import id_list, read_item_table
 from bayesrank.solvers.comparisons.terms import read_weights
 
 Array = NDArray[np.float64]

@@ -11,10 +11,10 @@ from sklearn.utils import check_random_state
 
 from bayesrank._tables import column_names
 from bayesrank.datasets import ComparisonData, ScoreTable
-from bayesrank.estimators.collaborative_data import id_list
 from bayesrank.estimators.columns import TimeRange, numbers_of, read_pairs
 from bayesrank.estimators.coming import NOT_SAID, label_number
 from bayesrank.estimators.effects import Effect, effects_of, judges_of, on_widening, sentences_on
+from bayesrank.estimators.item_tables import id_list
 from bayesrank.estimators.score_answers import ScoreQuestion
 from bayesrank.estimators.scores import FittedScores, fitted_scores
 from bayesrank.estimators.skill_ranker import MOST_NUMBERS, SkillRanker, averages_of
