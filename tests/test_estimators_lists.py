@@ -16,7 +16,7 @@ from bayesrank import ConeRank, LambdaRank, RankRLS
 from bayesrank._validate import unit_of
 from bayesrank.estimators.checks import standardization
 from bayesrank.estimators.collaborative_features import BaseKernels
-from bayesrank.solvers.collaborative.likelihood_gaussian import GaussianNoise
+from bayesrank.solvers.collaborative.likelihoods import GaussianNoise
 
 MODELS = {
     "rank-rls": RankRLS(),

@@ -19,14 +19,9 @@ from bayesrank._validate import (
     check_pairs_of_items,
     check_positive,
 )
-from bayesrank.solvers.collaborative.likelihood_gaussian import GaussianNoise
-from bayesrank.solvers.collaborative.likelihood_ordinal import Logit, Probit
-from bayesrank.solvers.collaborative.likelihoods import Likelihood, Observations, Pairwise
+from bayesrank.solvers.collaborative.likelihoods import LIKELIHOODS
+from bayesrank.solvers.collaborative.posteriors import Observations
 from bayesrank.solvers.collaborative.state import EMState
-
-LIKELIHOODS: dict[str, Likelihood] = {
-    likelihood.name: likelihood for likelihood in (GaussianNoise(), Probit(), Logit(), Pairwise())
-}
 
 # Of as many numbers one is there, or the numbers are somebody else's.
 _MOST_ABSENT = 100

@@ -32,19 +32,18 @@ from tqdm import tqdm
 
 from bayesrank._process import enter_jax
 from bayesrank._stack import outside
-from bayesrank._validate import check_share
+from bayesrank._validate import check_share, unit_of
 from bayesrank.gp import KernelPrior
 from bayesrank.infer import ConvergenceWarning
 from bayesrank.solvers.collaborative.data import (
-    LIKELIHOODS,
     check_kernels,
     check_observations,
     check_run,
     check_settings,
 )
-from bayesrank.solvers.collaborative.likelihood_gaussian import GaussianNoise
-from bayesrank.solvers.collaborative.likelihoods import Observations
+from bayesrank.solvers.collaborative.likelihoods import LIKELIHOODS, GaussianNoise
 from bayesrank.solvers.collaborative.loop import Anderson, EMSteps, Loop
+from bayesrank.solvers.collaborative.posteriors import Observations
 from bayesrank.solvers.collaborative.result import EMResult
 from bayesrank.solvers.collaborative.shared import SharedProcess
 from bayesrank.solvers.collaborative.state import EMState, initial_state
@@ -57,6 +56,8 @@ _EP_TOL = 1e-3
 _MEAN_STRENGTH = 12.0
 # Items, those observed most often, with a learned kernel; an iteration takes their number cubed.
 _MOST_CORE_ITEMS = 3000
+# Standard deviation of the noise of numbers, in units of theirs: below, variances are rounding.
+_LEAST_NOISE = 1e-3
 # Of so many items an exchangeable base is learned. With more, their learned covariances outvote it,
 # and its step takes a good part of an iteration.
 _FEW_ITEMS = 200
@@ -237,8 +238,11 @@ class EM:
         learns: bool,
     ) -> Loop:
         likelihood = LIKELIHOODS[self.likelihood]
-        if self.noise_share is not None:
-            likelihood = GaussianNoise(self.noise_share)
+        if likelihood.exact:
+            # Without a prior there may be no maximum, which is said, see `Loop`.
+            noise = _LEAST_NOISE * unit_of(observations.levels)
+            least = float(np.log(noise)) if prior.informative else -np.inf
+            likelihood = GaussianNoise(share=self.noise_share, least=least)
         spread = self.user_scales if likelihood.exact else self.user_thresholds
         start = initial_state(
             likelihood, observations, kernels, num_levels, spread, collaborative=self.collaborative
@@ -255,7 +259,7 @@ class EM:
                 prior,
                 self._mean_strength,
                 learns=learns or few,
-                holds_size=likelihood.sets_unit,
+                holds=likelihood.sets_unit,
             )
             start, anderson = shared.enter(start), Anderson()
             observations = observations._replace(items=shared.place[observations.items])

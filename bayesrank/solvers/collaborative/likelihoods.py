@@ -1,188 +1,46 @@
 r"""What a likelihood is to EM: an object with its start, prior, sites, and M-step.
 
-Users' posteriors; users with equally many observations are one stack, so nothing is padded.
-
-User :math:`j` has a function :math:`f_j \sim N(h, \Sigma)`, seen through the rows of :math:`P_j` by
-sites of precisions :math:`T` and precision-means :math:`\nu`. With :math:`\Sigma_{jj} = P_j \Sigma
-P_j'` and :math:`B = I + T^{1/2} \Sigma_{jj} T^{1/2}`,
-
-.. math::
-    G_j = T^{1/2} B^{-1} T^{1/2}, \quad
-    a_j = T^{1/2} B^{-1} T^{-1/2} (\nu - T P_j h), \quad
-    \hat f_j = h + \Sigma P_j' a_j, \quad
-    \hat\Sigma_j = \Sigma - \Sigma P_j' G_j P_j \Sigma,
-
-and the predictors' variances are :math:`(1 - \mathrm{diag} B^{-1}) / T`. A precision may be zero.
-
 - ``GaussianNoise`` sees ``a + c (x - a)`` plus normal noise, with ``theta`` the anchor ``a``,
   ``log c`` and the log noise. The anchor is the mean of all numbers.
-- ``Probit`` sees the two thresholds that x plus normal noise lies between; ``Logit`` has logistic
-  noise. Their ``theta`` is the log gaps between thresholds, and the log noise.
+- ``Ordinal`` sees the two thresholds that x plus noise lies between, the noise of a probit normal,
+  of a logit logistic. Its ``theta`` is the log gaps between thresholds, and the log noise.
 - ``Pairwise`` sees the first item win, by the logistic of ``x = f(a) - f(b)``, without ``theta``.
 
 Thresholds have mean zero, and users' shared noise of levels is one: ``f`` carries level and scale.
 A user's ``theta`` is the shared one plus normal deviations, as in `bayesrank.models.collaborative`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from numbers import Integral
 from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.stats import norm
 from numpy.typing import NDArray
-from scipy.linalg import get_lapack_funcs
-from scipy.stats import norm
+from scipy import stats
 
 from bayesrank._sizes import next_size
-from bayesrank.distributions import BradleyTerry
+from bayesrank._validate import unit_of
+from bayesrank.distributions import BradleyTerry, OrderedLogit, OrderedProbit, TiltedMoments
+from bayesrank.distributions.ordinal import centred_thresholds
 from bayesrank.infer.spi import cavity, jit, log_sites, match
 
 Array = NDArray[Any]
 
-_potrf, _potri = get_lapack_funcs(("potrf", "potri"), dtype=np.float64)
-
-_NUMBERS_IN_STACK = 4_000_000  # 32 MB for each temporary array
-# From this size on, LAPACK takes less time for one matrix than NumPy for its share of a stack.
-_LARGE = 48
-# Where a prior variance times a precision is smaller, the variance is a difference of equals.
-_UNINFORMATIVE = 1e-8
-
-
-class Observations(NamedTuple):
-    """Observations of all users, an entry each, in any order."""
-
-    users: NDArray[np.int64]  # (K,), from 0 to ``num_users - 1``
-    items: NDArray[np.int64]  # (K, w): one for a rating, two for a comparison
-    weights: tuple[float, ...]  # of each in the predictor, (w,): 1, or 1 and -1
-    levels: Array  # a level from 0, a number, or 1: the first won; (K,)
-    num_users: int
-    num_items: int
-
-
-class UserGroup(NamedTuple):
-    """Users with ``s`` observations each."""
-
-    users: NDArray[np.int64]  # (b,)
-    rows: NDArray[np.int64]  # of their observations, (b, s)
-
-
-class Stack(NamedTuple):
-    """Posteriors of the users of a group."""
-
-    users: NDArray[np.int64]
-    rows: NDArray[np.int64]
-    prior_mean: Array  # of the predictors, (b, s)
-    covariance: Array  # their prior's, (b, s, s)
-    gain: Array  # ``G``, (b, s, s)
-    shift: Array  # ``a``, (b, s)
-    mean: Array  # of the predictors, less the prior's, (b, s)
-    variance: Array  # (b, s)
-    log_det: Array  # ``log |B|``, (b,)
-
-
-def groups_of(observations: Observations, users: Any = None) -> list[UserGroup]:
-    """Groups of all users with observations, or of those of `users` who have any."""
-    counts = np.bincount(observations.users, minlength=observations.num_users)
-    order, starts = np.argsort(observations.users, kind="stable"), np.cumsum(counts) - counts
-    wanted = counts > 0
-    if users is not None:
-        wanted &= np.isin(np.arange(observations.num_users), users)
-    groups = []
-    for size in np.unique(counts[wanted]):
-        members = np.flatnonzero(wanted & (counts == size))
-        num_parts = min(-(-len(members) * int(size) ** 2 // _NUMBERS_IN_STACK), len(members))
-        for part in np.array_split(members, num_parts):
-            groups.append(UserGroup(part, order[starts[part][:, None] + np.arange(size)]))
-    return groups
-
-
-def prior_of(
-    group: UserGroup, observations: Observations, mean: Array, kernel: Array, state: Any
-) -> tuple[Array, Array]:
-    """Prior mean (b, s) and covariance (b, s, s) of a group's predictors."""
-    items, weights = observations.items[group.rows], observations.weights
-    level = state.user_level[group.users, None, None]
-    covariance: Any = 0.0
-    for i, p in enumerate(weights):
-        for j, q in enumerate(weights):
-            part = kernel[items[:, :, None, i], items[:, None, :, j]]
-            covariance = part if len(weights) == 1 else covariance + p * q * part
-    scale = state.user_scale[group.users]
-    if np.any(scale != 1.0):
-        covariance *= scale[:, None, None]
-    return (mean[items] + level) @ np.asarray(weights), covariance
-
-
-def posteriors(
-    groups: list[UserGroup], observations: Observations, mean: Array, kernel: Array, state: Any
-) -> Iterator[Stack]:
-    """Posteriors of all users of the groups, by the sites and the users' own of an `EMState`.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If the kernel, or a site, is not positive definite or not a number.
-    """
-    for group in groups:
-        prior_mean, covariance = prior_of(group, observations, mean, kernel, state)
-        tau, diagonal = state.tau[group.rows], np.arange(group.rows.shape[1])
-        root, own = np.sqrt(tau), covariance[:, diagonal, diagonal]
-        inner = root[:, :, None] * covariance * root[:, None, :]
-        inner[:, diagonal, diagonal] += 1.0
-        inverse, log_det = _inverses(inner)
-        safe = np.where(tau > 0.0, root, 1.0)
-        told = (state.nu[group.rows] - tau * prior_mean) / safe
-        shift = root * (inverse @ told[..., None])[..., 0]
-        gain = root[:, :, None] * inverse * root[:, None, :]
-        variance = (1.0 - inverse[:, diagonal, diagonal]) / safe**2
-        little = tau * own < _UNINFORMATIVE
-        if little.any():
-            variance = np.where(little, own - ((covariance @ gain) * covariance).sum(-1), variance)
-        step = (covariance @ shift[..., None])[..., 0]
-        yield Stack(*group, prior_mean, covariance, gain, shift, step, variance, log_det)
-
-
-def scatter(stack: Stack, observations: Observations, shift: Array, spread: Array) -> None:
-    """Add a stack to ``sum_j P_j' a_j`` (m,) and ``sum_j P_j' (a_j a_j' - G_j) P_j`` (m, m)."""
-    items, weights = observations.items[stack.rows], observations.weights
-    for i, p in enumerate(weights):
-        np.add.at(shift, items[..., i], p * stack.shift)
-    for user, a in enumerate(stack.shift):
-        local = np.outer(a, a) - stack.gain[user]
-        for i, p in enumerate(weights):
-            for j, q in enumerate(weights):
-                place = items[user, :, None, i], items[user, None, :, j]
-                if len(weights) == 1:  # nobody rates an item twice
-                    spread[place] += local
-                else:
-                    np.add.at(spread, place, p * q * local)
-
-
-def inverse(matrix: Array) -> tuple[Array, float]:
-    """Inverse and log determinant of a positive definite matrix."""
-    factor, failed = _potrf(matrix, lower=1)
-    if failed:
-        raise np.linalg.LinAlgError("matrix is not positive definite")
-    log_det = 2.0 * float(np.log(np.diagonal(factor)).sum())
-    lower = _potri(factor, lower=1, overwrite_c=1)[0]  # with zeros above the diagonal
-    found = lower + lower.T
-    np.fill_diagonal(found, np.diagonal(lower))
-    return found, log_det
-
-
-def _inverses(matrices: Array) -> tuple[Array, Array]:
-    """The same of a stack (b, s, s)."""
-    if matrices.shape[-1] < _LARGE:
-        pivots = np.diagonal(np.linalg.cholesky(matrices), axis1=1, axis2=2)
-        return np.linalg.inv(matrices), 2.0 * np.log(pivots).sum(-1)
-    found = [inverse(matrix) for matrix in matrices]
-    return np.stack([x for x, _ in found]), np.array([x for _, x in found])
-
-
 _FEWEST_ROWS, _MOST_ROWS = 32, 32_768  # of what is compiled: shapes are powers of two in between
+# In units of the noise's: tastes may vary more than one rating scatters. Where that is too much,
+# what is too much goes to single items, the part of the base that is like noise.
+_BASE_VARIANCE = 4.0
+_LONGEST_STEP = 0.5
+# Scores of levels are those at the sites of the sweep before, which follow a user's parameters one
+# iteration later: whole steps of the users' own swing to and fro, half steps do not.
+_SHARE = 0.5
+_RIDGE = 1e-6  # keeps the step finite where nothing is known: a gap beside a level nobody used
+_LEAST_PROBABILITY = 1e-12
 
 
 class Start(NamedTuple):
@@ -210,6 +68,11 @@ class ObservedMoments(NamedTuple):
     shift: Array  # derivative of the log evidence in the prior mean
     mean: Array  # the posterior's less the prior's
     variance: Array
+    # Of the user's `posteriors.Stack.gain`, where the likelihood is exact: sums of squares of rows,
+    # products with the prior mean, and sums.
+    squares: Any = ()
+    pull: Any = ()
+    sums: Any = ()
 
 
 class Update(NamedTuple):
@@ -219,7 +82,7 @@ class Update(NamedTuple):
     nu: Array
     log_evidence: Array  # terms of it, but for the users' log determinants, (K,)
     delta: float  # how far a posterior mean is from the tilted, in the cavity's deviations
-    statistics: tuple[Array, ...]  # a row each; `Likelihood.m_step` gets users' sums
+    statistics: tuple[Array, ...]  # score (K, p), information (K, p, p); `m_step` gets users' sums
 
 
 @dataclass(frozen=True)
@@ -230,6 +93,7 @@ class Likelihood:
     exact: ClassVar[bool] = False  # whether posterior and evidence are exact; if not, they are EP's
     sets_unit: ClassVar[bool] = True  # whether noise is the unit: only ratios are learned
     sees_level: ClassVar[bool] = True  # whether an observation depends on the level of a function
+    least: float = -np.inf  # of the last of the shared parameters
 
     def start(self, levels: Array, num_levels: int | None, *, collaborative: bool) -> Start:
         """Values to start from."""
@@ -239,6 +103,10 @@ class Likelihood:
         """Spread of users' parameters, shape (p,), where that of those that may differ is given."""
         return np.full(size, user_spread)
 
+    def held(self, size: int) -> Array:
+        """Which of the shared parameters are not learned, (p,): the last, the noise."""
+        return np.arange(size) == size - 1
+
     def program_params(self, shared: Array, factors: Array | None) -> dict[str, Any]:
         """Sites of the program: shared parameters, and users' factors (n, p) where they differ."""
         return {}
@@ -247,7 +115,7 @@ class Likelihood:
         """Log density of the deviations of users."""
         free = params.spread > 0
         deviations = (params.theta - params.shared)[:, free]
-        return float(norm.logpdf(deviations, scale=params.spread[free]).sum())
+        return float(stats.norm.logpdf(deviations, scale=params.spread[free]).sum())
 
     def sites(self, tau: Array, nu: Array, levels: Array, theta: Array) -> tuple[Array, Array]:
         """Sites (K,) to begin the E-step with, theta (K, p) those of the observations' users."""
@@ -268,17 +136,35 @@ class Likelihood:
     def m_step(
         self, params: Parameters, count: Array, statistics: tuple[Array, ...], *, pooled: bool
     ) -> tuple[Array, Array]:
-        """Improve what users share (p,), if `pooled`, and their own (u, p); `count` is (u,)."""
-        return params.shared, params.theta
+        r"""Improve what users share (p,), if `pooled`, and their own (u, p); `count` is (u,).
 
-    def alone(
-        self,
-        params: Parameters,
-        observations: Observations,
-        priors: list[tuple[UserGroup, Array, Array]],
-    ) -> tuple[Array, float] | None:
-        """Own parameters (n, p) given what is shared, and the last step, if better than by EM."""
-        return None
+        A step of Fisher's scoring, with users' deviations maximised out. With scores
+        :math:`\gamma_j`, informations :math:`I_j`, deviations :math:`e_j` of precision
+        :math:`\Lambda` and :math:`R_j = (I_j + \Lambda)^{-1}`, the shared step :math:`\delta`
+        solves
+
+        .. math:: \sum_j (I_j - I_j R_j I_j) \delta =
+            \sum_j [\gamma_j - I_j R_j (\gamma_j - \Lambda e_j)],
+
+        and users' own are :math:`R_j (\gamma_j - \Lambda e_j - I_j \delta)`.
+        """
+        (score, information), (shared, spread, theta) = statistics, params
+        free, learned = spread > 0, ~self.held(len(shared))
+        precision = np.where(free, 1.0 / np.where(free, spread, 1.0) ** 2, 0.0)
+        deviation = theta - shared
+        inside = np.where(free[:, None] & free, information, 0.0)
+        inside += np.diag(np.where(free, precision, 1.0))
+        pulled = (score - deviation * precision)[..., None]
+        right = np.where(free[:, None], np.concatenate([information, pulled], axis=-1), 0.0)
+        solved = np.linalg.solve(inside, right)
+        reach, gain = solved[..., :-1], solved[..., -1]
+        step = np.zeros_like(shared)
+        if pooled and learned.any():
+            matrix = (information - information @ reach).sum(0) + _RIDGE * np.eye(len(shared))
+            total = (score - np.einsum("npq,nq->np", information, gain)).sum(0)
+            step[learned] = _limited(np.linalg.solve(matrix[learned][:, learned], total[learned]))
+        deviation += _SHARE * _limited(gain - reach @ step)
+        return shared + step, shared + step + np.where(free, deviation, 0.0)
 
 
 class Pairwise(Likelihood):
@@ -317,3 +203,197 @@ def in_pieces(function: Callable[..., Any], likelihood: Likelihood, *columns: An
         made = function(likelihood, *jax.tree.map(piece, columns))
         found.append(jax.tree.map(lambda x, size=size: np.asarray(x)[:size], made))
     return jax.tree.map(lambda *x: np.concatenate(x), *found)
+
+
+def _limited(step: Array) -> Array:
+    """Shorten steps that no quadratic model is good for."""
+    longest = np.abs(step).max(axis=-1, keepdims=True)
+    return step * np.minimum(1.0, _LONGEST_STEP / np.maximum(longest, 1e-300))
+
+
+@dataclass(frozen=True)
+class GaussianNoise(Likelihood):
+    """Numbers: the function, stretched about the anchor, and normal noise.
+
+    Nobody rates an item twice, so only the priors tell noise from what functions have of single
+    items, and the most probable noise may be next to none. As a `share` of the variance of all
+    numbers, the shared noise is held. Its log is never below `least`, where rounding begins.
+    """
+
+    share: float | None = None
+
+    name = "gaussian"
+    exact = True
+    sets_unit = False
+
+    def start(self, levels: Array, num_levels: int | None, *, collaborative: bool) -> Start:
+        """A share of what varies in numbers is noise, half if it is learned, and the rest taste."""
+        variance, mean = unit_of(levels) ** 2, float(levels.mean())
+        share = 0.5 if self.share is None else self.share
+        theta = np.array([mean, 0.0, 0.5 * np.log(share * variance)])
+        return Start(theta, mean, (1.0 - share) * variance)
+
+    def spread(self, size: int, user_spread: float, *, collaborative: bool) -> Array:
+        """The anchor is everybody's; individual models learn scale and noise anyway."""
+        return np.array([0.0, 1.0, 1.0]) * (user_spread if collaborative else 0.0)
+
+    def held(self, size: int) -> Array:
+        """The anchor, the scale, and noise that is given."""
+        return np.array([True, True, self.share is not None])
+
+    def program_params(self, shared: Array, factors: Array | None) -> dict[str, Any]:
+        """Noise, and users' scales and noise relative to it."""
+        values = {"noise": np.exp(shared[2])}
+        if factors is not None:
+            values |= {"scale_factor": factors[:, 1], "noise_factor": factors[:, 2]}
+        return values
+
+    def sites(self, tau: Array, nu: Array, levels: Array, theta: Array) -> tuple[Array, Array]:
+        """The numbers themselves, in the functions' scale."""
+        anchor, log_scale, log_noise = theta.T
+        precision = np.exp(2.0 * (log_scale - log_noise))
+        return precision, precision * (anchor + (levels - anchor) * np.exp(-log_scale))
+
+    def update(self, tau: Array, nu: Array, rows: ObservedMoments) -> Update:
+        """Terms of the evidence, of numbers as they were given, and derivatives of it.
+
+        With the numbers' covariance ``V = c**2 / G``, and ``G`` that of `posteriors`.
+        """
+        anchor, log_scale, _ = rows.theta.T
+        given = (rows.levels - anchor) * np.exp(-log_scale)
+        error = given + anchor - rows.prior_mean
+        terms = 0.5 * np.log(tau / (2.0 * np.pi)) - 0.5 * error * rows.shift - log_scale
+        # Of the noise in units of the scale: its share of the variance, given all other numbers.
+        kept = 1.0 - tau * rows.variance
+        noise = rows.shift**2 / tau - kept
+        score = np.stack([0.0 * noise, given * rows.shift - 1.0 - noise, noise], axis=-1)
+        information = np.zeros((*noise.shape, 3, 3))
+        squares = rows.squares / tau**2
+        height = rows.prior_mean - anchor
+        information[:, 1, 1] = 2.0 * (1.0 - 2.0 * kept + squares)
+        information[:, 1, 1] += height * (rows.pull - anchor * rows.sums)
+        information[:, 1, 2] = information[:, 2, 1] = 2.0 * (kept - squares)
+        information[:, 2, 2] = 2.0 * squares
+        return Update(tau, nu, terms, 0.0, (score, information))
+
+    def m_step(
+        self, params: Parameters, count: Array, statistics: tuple[Array, ...], *, pooled: bool
+    ) -> tuple[Array, Array]:
+        """Where users do not differ by a prior, that of EM: the mean square of what is left."""
+        shared, theta, score = params.shared.copy(), params.theta.copy(), statistics[0][:, 2]
+        if params.spread.any():
+            shared, theta = super().m_step(params, count, statistics, pooled=pooled)
+        elif not pooled:
+            theta[:, 2] += 0.5 * np.log1p(score / count)
+        elif self.share is None:
+            shared[2] += 0.5 * np.log1p(score.sum() / count.sum())
+            theta[:] = shared
+        raised = np.array([0.0, 0.0, max(self.least - shared[2], 0.0)])
+        return shared + raised, theta + raised
+
+
+class Ordinal(Likelihood):
+    """Levels between thresholds; at EP's fixed point the evidence has the slopes of ``log Z``."""
+
+    distribution: ClassVar[type[OrderedProbit] | type[OrderedLogit]]
+    probit_scale: ClassVar[float] = 1.0  # of the normal noise that is most alike
+
+    def moments(self, theta: Any, level: Any, mean: Any, variance: Any) -> TiltedMoments:
+        """``log Z`` of a level at a normal predictor, and its derivatives in `mean`."""
+        edges, noise = centred_thresholds(jnp.exp(theta[:-1])), jnp.exp(theta[-1])
+        outcome = self.distribution(0.0, edges, noise, validate_args=False)
+        return outcome.tilted_moments(level, mean, variance)
+
+    def start(self, levels: Array, num_levels: int | None, *, collaborative: bool) -> Start:
+        """Thresholds that give all levels their frequencies."""
+        frequencies = _frequencies(levels, num_levels)
+        logistic = self.name == "logit"
+        variance = np.pi**2 / 3 if logistic else 1.0
+        # Individual models learn their scale, and start small; what users share keeps its size.
+        ratio = _BASE_VARIANCE if collaborative else 1.0
+        edges = (stats.logistic if logistic else stats.norm).ppf(np.cumsum(frequencies)[:-1])
+        edges *= np.sqrt(1.0 + ratio)
+        theta = np.append(np.log(np.diff(edges)), 0.0)
+        return Start(theta, float(-edges.mean()), ratio * variance)
+
+    def spread(self, size: int, user_spread: float, *, collaborative: bool) -> Array:
+        """Individual models have a scale, so that their noise is the unit."""
+        return user_spread * np.append(np.ones(size - 1), float(collaborative))
+
+    def program_params(self, shared: Array, factors: Array | None) -> dict[str, Any]:
+        """Gaps, and users' gaps and noise relative to the shared."""
+        values = {"gaps": np.exp(shared[:-1])}
+        if factors is not None:
+            values |= {"gap_factor": factors[:, :-1], "noise_factor": factors[:, -1]}
+        return values
+
+    def tilted(self, theta: Any, level: Any, mean: Any, variance: Any) -> tuple[Any, tuple]:
+        """Moments, the gradient of ``log Z`` in theta (p,), and its expected information (p, p)."""
+
+        def log_z(theta: Any) -> tuple[Any, TiltedMoments]:
+            moments = self.moments(theta, level, mean, variance)
+            return moments.log_z, moments
+
+        score, moments = jax.grad(log_z, has_aux=True)(theta)
+        return moments, (score, self.information(theta, mean, variance))
+
+    def information(self, theta: Any, mean: Any, variance: Any) -> Any:
+        """Fisher's information of an observation at a normal predictor, shape (p, p)."""
+
+        def below(theta: Any) -> Any:
+            noise = self.probit_scale * jnp.exp(theta[-1])
+            edges = centred_thresholds(jnp.exp(theta[:-1]))
+            return norm.cdf((edges - mean) / jnp.sqrt(noise**2 + variance))
+
+        slopes = jnp.pad(jax.jacfwd(below)(theta), ((1, 1), (0, 0)))
+        probability = jnp.diff(jnp.pad(below(theta), (1, 1), constant_values=(0.0, 1.0)))
+        each = jnp.diff(slopes, axis=0)
+        return each.T @ (each / jnp.maximum(probability, _LEAST_PROBABILITY)[:, None])
+
+    def probabilities(self, theta: Array, mean: Array, variance: Array) -> Array:
+        """Probability of each level, (K, p + 1), at theta (K, p) and moments of functions (K,)."""
+        with jax.enable_x64(True):
+            return np.exp(in_pieces(_log_probabilities, self, theta, mean, variance))
+
+
+@partial(jit, static_argnums=0)
+def _log_probabilities(likelihood: Ordinal, theta: Any, mean: Any, variance: Any) -> Any:
+    def row(*at: Any) -> Any:
+        each = jax.vmap(lambda level: likelihood.moments(at[0], level, *at[1:]).log_z)
+        return each(jnp.arange(theta.shape[1] + 1))
+
+    return jax.vmap(row)(theta, mean, variance)
+
+
+class Probit(Ordinal):
+    """Levels with normal noise."""
+
+    name = "probit"
+    distribution = OrderedProbit
+
+
+class Logit(Ordinal):
+    """Levels with logistic noise."""
+
+    name = "logit"
+    distribution = OrderedLogit
+    probit_scale = 1.7
+
+
+def _frequencies(levels: Array, num_levels: int | None) -> Array:
+    used, counts = np.unique(levels, return_counts=True)
+    top = int(used[-1])
+    r = top + 1 if num_levels is None else num_levels
+    if isinstance(r, bool) or not isinstance(r, Integral):
+        raise ValueError(f"num_levels is {r!r}; pass a whole number from 2")
+    if r < 2 or top >= r:
+        raise ValueError(f"num_levels is {r}, but levels go up to {used[-1]:g}; pass at least two")
+    if len(used) < r:
+        unused = int(np.argmax(np.append(used, -1) != np.arange(len(used) + 1)))
+        raise ValueError(f"nobody used level {unused}; number the levels in use without gaps")
+    return counts / counts.sum()
+
+
+LIKELIHOODS: dict[str, Likelihood] = {
+    each.name: each for each in (GaussianNoise(), Probit(), Logit(), Pairwise())
+}

@@ -16,19 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesrank._validate import unit_of
-from bayesrank.solvers.collaborative.likelihoods import (
-    Likelihood,
+from bayesrank.solvers.collaborative.likelihoods import Likelihood, ObservedMoments, Parameters
+from bayesrank.solvers.collaborative.posteriors import (
     Observations,
-    ObservedMoments,
-    Parameters,
     groups_of,
     posteriors,
     scatter,
 )
 from bayesrank.solvers.collaborative.shared import SharedProcess
-from bayesrank.solvers.collaborative.state import Coordinates, EMState
+from bayesrank.solvers.collaborative.state import EMState
 
 Array = NDArray[Any]
+Arrays = tuple[Array, ...]
 
 
 class Anderson:
@@ -40,24 +39,27 @@ class Anderson:
 
     def restart(self) -> None:
         """Forget all iterations, as after a proposal that was worse."""
-        self._last: tuple[Array, Array] | None = None
-        self._images: list[Array] = []
+        self._last: tuple[Arrays, Array] | None = None
+        self._images: list[Arrays] = []
         self._residuals: list[Array] = []
         self._wait = self.plain_steps
 
-    def propose(self, image: Array, residual: Array) -> Array | None:
-        """A point beyond the image (d,) by residuals (e,), or None: go to the image itself."""
+    def propose(self, image: Arrays, residual: Array) -> Arrays | None:
+        """Arrays beyond those of the image by residuals (e,), or None: go to the image itself."""
         if self._last is not None:
-            self._images = [*self._images, image - self._last[0]][-self.depth :]
+            before = self._last[0]
+            moved = tuple(new - old for new, old in zip(image, before, strict=True))
+            self._images = [*self._images, moved][-self.depth :]
             self._residuals = [*self._residuals, residual - self._last[1]][-self.depth :]
         self._last = image, residual
         self._wait -= 1
         if self._wait > 0 or not self._residuals:
             return None
-        point = image.copy()
-        for weight, difference in zip(self._weights(residual), self._images, strict=True):
-            point -= weight * difference
-        return point
+        weights, moves = self._weights(residual), zip(*self._images, strict=True)
+        return tuple(
+            x - sum(w * move for w, move in zip(weights, each, strict=True))
+            for x, each in zip(image, moves, strict=True)
+        )
 
     def _weights(self, residual: Array) -> Array:
         """Least-squares weights of the differences that best make up the residual."""
@@ -80,7 +82,7 @@ class Expected(NamedTuple):
     trace: Array  # ``a' Sigma_jj a - tr(G Sigma_jj)`` of each user, (n,)
     level_score: Array  # ``1' a``, (n,)
     level_information: Array  # ``1' G 1``, (n,)
-    shift: Array  # sums over users, see `users.scatter`
+    shift: Array  # sums over users, see `posteriors.scatter`
     spread: Array
 
 
@@ -115,15 +117,18 @@ class EMSteps:
         state, kernel = state._replace(tau=tau, nu=nu), state.kernel
         if self.shared is not None:
             kernel = self.shared.kernel_of_all(kernel, state.scales)
-        rows, own = np.empty((4, len(tau))), np.zeros((3, seen.num_users))
+        rows, own = np.empty((7, len(tau))), np.zeros((3, seen.num_users))
         pooled = gather and self.shared is not None
         m, log_det = len(state.mean), 0.0
         shift, spread = np.zeros(m), np.zeros((m, m) if pooled else (0, 0))
         for stack in posteriors(self.groups, seen, state.mean, kernel, state):
-            for row, values in zip(
-                rows, (stack.prior_mean, stack.shift, stack.mean, stack.variance), strict=True
-            ):
+            for row, values in zip(rows, stack[2:6], strict=False):
                 row[stack.rows] = values
+            if likelihood.exact and gather:
+                gain, ones = stack.gain, np.ones_like(stack.prior_mean)
+                rows[4][stack.rows] = np.einsum("bst,bst->bs", gain, gain)
+                for row, x in zip(rows[5:], (stack.prior_mean, ones), strict=True):
+                    row[stack.rows] = (gain @ x[..., None])[..., 0]
             log_det += stack.log_det.sum()
             if pooled:
                 scatter(stack, seen, shift, spread)
@@ -206,13 +211,8 @@ class Loop:
         likelihood, levels = steps.likelihood, steps.observations.levels
         self._count = len(levels)
         self._slack = 0.0 if likelihood.exact else _SLACK * self._count
-        if steps.shared is not None:
-            # Whatever unit numbers are in, the acceleration is the same.
-            unit = 1.0 if likelihood.sets_unit else unit_of(levels)
-            sizes = np.diagonal(steps.shared.kernels.core, axis1=1, axis2=2).mean(axis=1)
-            holds = steps.shared.learns and steps.shared.holds_size
-            size = len(state.kernel)
-            self._coordinates = Coordinates(size, unit, holds_size=sizes if holds else None)
+        # Whatever unit numbers are in, the acceleration is the same.
+        self._unit = 1.0 if likelihood.sets_unit else unit_of(levels)
 
     @property
     def per_observation(self) -> float:
@@ -235,12 +235,41 @@ class Loop:
         if self._anderson is None:
             return None, new
         try:
-            before, after = (self._coordinates.flat(x) for x in (old, new))
+            after, before = (self._coordinates(x) for x in (new, old))
         except np.linalg.LinAlgError:  # which the next E-step finds and says
             return None, new
-        residual = self._coordinates.residual(before, after, new)
-        point = self._anderson.propose(after, residual)
-        return (None, new) if point is None else (new, self._coordinates.state(point, new))
+        # What residuals weigh comes first: kernel, shared parameters, and the mean in its unit.
+        change = [(x - y).ravel() for x, y in zip(after[:3], before[:3], strict=True)]
+        change[2] /= self._unit
+        point = self._anderson.propose(after, np.concatenate(change))
+        return (None, new) if point is None else (new, self._state_at(point, new))
+
+    def _coordinates(self, state: EMState) -> Arrays:
+        """The state as arrays of logarithms and factors, of which every combination is a state."""
+        root = np.linalg.cholesky(state.kernel / self._unit**2)
+        np.fill_diagonal(root, np.log(np.diagonal(root)))
+        logs = np.log(np.where(state.tau > 0, state.tau, 1.0)), np.log(state.scales)
+        return root, state.shared_theta, state.mean, state.level, state.nu, state.theta, *logs
+
+    def _state_at(self, point: Arrays, state: EMState) -> EMState:
+        """Undo `_coordinates`; what is not one, or has no logarithm, is as in `state`."""
+        root, shared, mean, level, nu, theta, tau, scales = point
+        np.fill_diagonal(root, np.exp(np.diagonal(root)))
+        scales, process = np.exp(scales), self.steps.shared
+        shared[-1:] = np.maximum(shared[-1:], self.steps.likelihood.least)
+        if process is not None and process.learns and process.holds:
+            # Else the combination would change what is held.
+            scales *= (state.scales @ process.sizes) / (scales @ process.sizes)
+        return state._replace(
+            mean=mean,
+            kernel=root @ root.T * self._unit**2,
+            level=level,
+            scales=scales,
+            shared_theta=shared,
+            tau=np.where(state.tau > 0, np.exp(tau), state.tau),
+            nu=nu,
+            theta=np.where(state.spread > 0, theta, shared),
+        )
 
     def sweep(self, num_sweeps: int, tol: float = 0.0) -> float:
         """Improve the sites alone until they settle; return how far the last sweep moved them."""

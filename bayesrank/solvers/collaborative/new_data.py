@@ -18,14 +18,9 @@ from scipy.linalg import cho_factor, cho_solve
 from threadpoolctl import threadpool_limits
 
 from bayesrank.solvers.collaborative.data import check_observations
-from bayesrank.solvers.collaborative.likelihood_ordinal import Ordinal
-from bayesrank.solvers.collaborative.likelihoods import (
-    Likelihood,
-    Observations,
-    Parameters,
-    prior_of,
-)
+from bayesrank.solvers.collaborative.likelihoods import Likelihood, Ordinal
 from bayesrank.solvers.collaborative.loop import EMSteps
+from bayesrank.solvers.collaborative.posteriors import Observations
 from bayesrank.solvers.collaborative.state import EMState, fingerprint
 
 _STEPS = 200
@@ -57,22 +52,15 @@ def fit_users(
     )
     steps = EMSteps(observations, likelihood, None)
     with jax.enable_x64(True), threadpool_limits(1, user_api="blas"):
-        priors = [
-            (group, *prior_of(group, observations, new.mean, new.kernel, new))
-            for group in steps.groups
-        ]
-        params = Parameters(new.shared_theta, new.spread, new.theta)
-        own = likelihood.alone(params, observations, priors)
         figures: dict[str, Any] = {}
         moved = np.inf
-        for _ in range(_STEPS if own is None else 1):
-            before = new if own is None else new._replace(theta=own[0])
-            found = steps.expect(before)
+        for _ in range(_STEPS):
+            before, found = new, steps.expect(new)
             figures = {"log_evidence": found.log_evidence, "log_prior": steps.log_prior(before)}
-            new, moved = found.state, found.delta if own is None else own[1]
-            if own is None:
+            new = found.state
+            if new.spread.any():
                 new = steps.users_own(new, found, pooled=False)
-                moved = max(moved, float(np.abs(new.theta - before.theta).max(initial=0.0)))
+            moved = max(found.delta, float(np.abs(new.theta - before.theta).max(initial=0.0)))
             if moved < _TOL:
                 break
         return observations, new, figures | {"converged": moved < _TOL}

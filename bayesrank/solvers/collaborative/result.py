@@ -18,15 +18,9 @@ from bayesrank._validate import check_count
 from bayesrank.distributions.ordinal import centred_thresholds
 from bayesrank.gp import KernelPrior
 from bayesrank.infer import ConvergenceWarning
-from bayesrank.solvers.collaborative.likelihood_gaussian import GaussianNoise
-from bayesrank.solvers.collaborative.likelihood_ordinal import Ordinal
-from bayesrank.solvers.collaborative.likelihoods import (
-    Likelihood,
-    Observations,
-    groups_of,
-    posteriors,
-)
+from bayesrank.solvers.collaborative.likelihoods import GaussianNoise, Likelihood, Ordinal
 from bayesrank.solvers.collaborative.new_data import extend_prior, fit_users
+from bayesrank.solvers.collaborative.posteriors import Observations, groups_of, posteriors
 from bayesrank.solvers.collaborative.predictive import Explained, PredictiveFactors
 from bayesrank.solvers.collaborative.state import EMState
 
@@ -57,8 +51,9 @@ class EMResult:
     log_prior
         Log prior density of the estimate, up to a constant.
     trace
-        ``log_evidence + log_prior`` at the beginning of each iteration. It never falls for numbers.
-        It may fall a little for levels, as EP's evidence is right at its fixed point only.
+        ``log_evidence + log_prior`` at the beginning of each iteration. It never falls for numbers
+        if users do not differ. It may fall a little otherwise, as users' own parameters make steps
+        of scoring, and EP's evidence is right at its fixed point only.
     converged
         Whether the last ten iterations changed less than the tolerance, and the sites converged.
 

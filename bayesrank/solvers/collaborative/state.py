@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bayesrank._states import read_state, write_state
-from bayesrank.solvers.collaborative.likelihoods import Likelihood, Observations
+from bayesrank.solvers.collaborative.likelihoods import Likelihood
+from bayesrank.solvers.collaborative.posteriors import Observations
 
 Array = Any  # NumPy's, float64
 
@@ -131,51 +132,3 @@ def initial_state(
         model=f"{likelihood.name}, {'collaborative' if collaborative else 'individual'}",
         fingerprint=fingerprint(observations),
     )
-
-
-class Coordinates:
-    """States as flat arrays of logarithms and factors, of which every combination is a state."""
-
-    def __init__(self, size: int, unit: float, *, holds_size: Array | None) -> None:
-        self._below = np.tri(size, k=-1, dtype=bool)
-        self._unit, self._sizes = unit, holds_size
-
-    def flat(self, state: EMState) -> Array:
-        """The state, first what `residual` weighs."""
-        factor = np.linalg.cholesky(state.kernel)
-        sites = np.log(np.where(state.tau > 0, state.tau, 1.0))
-        weighed = np.log(np.diagonal(factor)), state.shared_theta, state.mean, factor[self._below]
-        rest = np.log(state.scales), state.level, sites, state.nu, state.theta
-        return np.concatenate([np.ravel(x) for x in (*weighed, *rest)])
-
-    def residual(self, before: Array, after: Array, state: EMState) -> Array:
-        """Change of kernel, shared parameters and mean, in units that are alike."""
-        logs = len(state.kernel) + len(state.shared_theta)
-        change = (after - before)[: logs + len(state.mean) + int(self._below.sum())]
-        change[logs:] /= self._unit
-        return change
-
-    def state(self, point: Array, state: EMState) -> EMState:
-        """Undo `flat`; what is not a coordinate, or has no logarithm, is as in `state`."""
-        logs, (below, free) = np.diagonal(state.kernel), (self._below, state.spread > 0)
-        like = logs, state.shared_theta, state.mean, state.kernel[below], state.scales, state.level
-        like = (*like, state.tau, state.nu, state.theta)
-        parts = np.split(point, np.cumsum([np.size(x) for x in like])[:-1])
-        logs, shared, mean, inside, scales, level, tau, nu, theta = (
-            x.reshape(np.shape(y)) for x, y in zip(parts, like, strict=True)
-        )
-        factor = np.diag(np.exp(logs))
-        factor[below] = inside
-        scales = np.exp(scales)
-        if self._sizes is not None:  # else the combination would change what is held
-            scales *= (state.scales @ self._sizes) / (scales @ self._sizes)
-        return state._replace(
-            mean=mean,
-            kernel=factor @ factor.T,
-            level=level,
-            scales=scales,
-            shared_theta=shared,
-            tau=np.where(state.tau > 0, np.exp(tau), state.tau),
-            nu=nu,
-            theta=np.where(free, theta, shared),
-        )
