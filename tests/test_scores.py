@@ -52,7 +52,8 @@ def _by_ep(board: Board, scales: Any) -> Any:
     return engine.run(jax.random.key(0), *args, num_samples=1, **options)
 
 
-def test_abilities_are_those_of_brute_force():
+@pytest.mark.parametrize("sharp", [None, np.array([0.5, 1.0, 2.5])])
+def test_abilities_are_those_of_brute_force(sharp):
     scores = np.array([[1, 0, 1], [0, 0, 1]])
     grid = np.linspace(-6.0, 6.0, 121)
     normal: Any = stats.multivariate_normal
@@ -60,17 +61,23 @@ def test_abilities_are_those_of_brute_force():
     ability = np.stack(np.meshgrid(grid, grid, indexing="ij"), axis=-1)
     density = prior.pdf(ability)
     task = np.exp(-0.5 * (grid / 1.1) ** 2)
-    for score in scores.T:
-        chance = expit(ability[..., None] - grid)
+    for score, s in zip(scores.T, np.ones(3) if sharp is None else sharp, strict=True):
+        chance = expit(s * (ability[..., None] - grid))
         each = np.where(score[:, None] > 0, chance, 1.0 - chance).prod(axis=-2)
         density = density * (each @ task)
     density /= density.sum()
     mean = np.tensordot(density, ability, 2)
     sd = np.sqrt(np.tensordot(density, (ability - mean) ** 2, 2))
     board = Board(scores, np.ones((2, 3)))
-    result = _by_ep(board, SCALES)
+    held = {} if sharp is None else {"discrimination": sharp, "discrimination_spread": 0.3}
+    args, options = board.arguments()
+    options |= {"discriminations": True} if held else {}
+    engine = EP(score_table, hyperparameters=_sites(SCALES) | held)
+    result = engine.run(jax.random.key(0), *args, num_samples=1, **options)
     np.testing.assert_allclose(result.mean["ability"], mean, atol=0.01)
     np.testing.assert_allclose(result.sd["ability"], sd, rtol=0.01)
+    if held:  # the solver takes all tasks for equally sharp
+        return
     found = fit_scores(board, SCALES)
     np.testing.assert_allclose(found.moments()[0], mean, atol=0.1)
     np.testing.assert_allclose(found.moments()[1], sd, rtol=0.05)
@@ -146,10 +153,11 @@ def test_the_solver_agrees_with_nuts_on_unknown_scales(kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["solved", "runs", "clusters", "grade", "number"])
+@pytest.mark.parametrize("kind", ["solved", "runs", "clusters", "grade", "number", "sharp"])
 def test_svi_runs_the_program(kind):
-    board, _ = _board(kind)
+    board, _ = _board("solved" if kind == "sharp" else kind)
     args, options = board.arguments()
+    options |= {"discriminations": True} if kind == "sharp" else {}
     optimizer = numpyro.optim.Adam(0.02)
     svi = SVI(score_table, AutoNormal(score_table), optimizer, Trace_ELBO(num_particles=4))
     result = svi.run(jax.random.key(1), 600, *args, progress_bar=False, **options)

@@ -2,9 +2,10 @@ r"""Scores of systems on tasks: solved or not, solved in so many of several runs
 
 System :math:`i` meets task :math:`t` at the predictor
 
-.. math:: \eta_{it} = a_i - d_t + u_{c(t) i} + e_{it},
+.. math:: \eta_{it} = s_t (a_i - d_t) + u_{c(t) i} + e_{it},
 
-its ability less the task's difficulty [1]_. With clusters of tasks, :math:`u` is what a system is
+its ability less the task's difficulty [1]_. How sharply a task discriminates is :math:`s`, one for
+all tasks unless they differ in it [2]_. With clusters of tasks, :math:`u` is what a system is
 better or worse by within one. With repeated runs, :math:`e` is what a system has with one task: all
 runs of the cell share it, so twenty runs of one cell say less than one run of twenty tasks. A run
 succeeds with probability :math:`\mathrm{logit}^{-1}(\eta)`; a grade is the interval between
@@ -17,6 +18,8 @@ Tasks are independent given the abilities, which is what `bayesrank.solvers.scor
 References
 ----------
 .. [1] Rasch, G. (1960). Probabilistic models for some intelligence and attainment tests.
+.. [2] Birnbaum, A. (1968). Some latent trait models and their use in inferring an examinee's
+   ability. In Lord, F. M. and Novick, M. R., Statistical theories of mental test scores.
 """
 
 import math
@@ -40,6 +43,7 @@ from bayesrank.distributions.ordinal import OrderedLogit, centred_thresholds
 
 LEVEL_SD = 2.0  #: prior standard deviation of the mean ability
 SCALES = {"ability": 0.7, "difficulty": 1.0, "cluster": 0.3, "cell": 0.5, "noise": 0.7}
+SCALES |= {"discrimination": 0.3}
 """Prior medians of the ``..._spread`` sites and of ``noise``; their logarithms have sd 1."""
 
 
@@ -60,25 +64,28 @@ def score_table(
     num_clusters: int = 0,
     kind: Literal["solved", "grade", "number"] = "solved",
     num_levels: int | None = None,
+    discriminations: bool = False,
 ) -> None:
     """Scores of systems on tasks, one for each cell of the table that was run.
 
-    ===================== ============================== =======================================
-    site                  prior                          meaning
-    ===================== ============================== =======================================
-    ``ability_spread``    LogNormal(log 0.7, 1)          sd of abilities
-    ``difficulty_spread`` LogNormal(0, 1)                sd of difficulties
-    ``cluster_spread``    LogNormal(log 0.3, 1)          sd of ``cluster`` (with `clusters`)
-    ``cell_spread``       LogNormal(log 0.5, 1)          sd of ``cell`` (with `runs`)
-    ``gaps``              LogNormal(0, 1), (r - 2,)      distances of thresholds (of grades)
-    ``noise``             LogNormal(log 0.7, 1)          sd of a score (of numbers)
-    ``level``             Normal(0, 2)                   mean ability
-    ``ability``           Normal(level, spread), (n,)    abilities
-    ``difficulty``        Normal(0, spread), (T,)        difficulties
-    ``cluster``           Normal(0, spread), (C, n)      a system's advantage within a cluster
-    ``cell``              Normal(0, spread), (K,)        a system's advantage at a task
-    ``score``             observed, (K,)                 scores
-    ===================== ============================== =======================================
+    ========================= ============================== =======================================
+    site                      prior                          meaning
+    ========================= ============================== =======================================
+    ``ability_spread``        LogNormal(log 0.7, 1)          sd of abilities
+    ``difficulty_spread``     LogNormal(0, 1)                sd of difficulties
+    ``cluster_spread``        LogNormal(log 0.3, 1)          sd of ``cluster`` (with `clusters`)
+    ``cell_spread``           LogNormal(log 0.5, 1)          sd of ``cell`` (with `runs`)
+    ``discrimination_spread`` LogNormal(log 0.3, 1)          sd of its logarithm
+    ``discrimination``        LogNormal(0, spread), (T,)     of tasks (with `discriminations`)
+    ``gaps``                  LogNormal(0, 1), (r - 2,)      distances of thresholds (of grades)
+    ``noise``                 LogNormal(log 0.7, 1)          sd of a score (of numbers)
+    ``level``                 Normal(0, 2)                   mean ability
+    ``ability``               Normal(level, spread), (n,)    abilities
+    ``difficulty``            Normal(0, spread), (T,)        difficulties
+    ``cluster``               Normal(0, spread), (C, n)      a system's advantage within a cluster
+    ``cell``                  Normal(0, spread), (K,)        a system's advantage at a task
+    ``score``                 observed, (K,)                 scores
+    ========================= ============================== =======================================
 
     Parameters
     ----------
@@ -98,6 +105,9 @@ def score_table(
         What scores are.
     num_levels : int, optional
         Number r of levels of grades; one more than the largest if not given.
+    discriminations : bool, default False
+        Whether tasks discriminate more or less sharply. EP takes ``discrimination`` for
+        hyperparameters, over which NUTS walks if tasks are many.
 
     Raises
     ------
@@ -115,6 +125,10 @@ def score_table(
     ability = jnp.asarray(numpyro.sample("ability", each))
     spread = dist.Normal(0.0, difficulty_spread).expand([num_tasks])
     predictor = ability[who] - jnp.asarray(numpyro.sample("difficulty", spread))[what]
+    if discriminations:
+        spread = numpyro.sample("discrimination_spread", scale_prior("discrimination"))
+        sharp = dist.LogNormal(0.0, spread).expand([num_tasks])
+        predictor = jnp.asarray(numpyro.sample("discrimination", sharp))[what] * predictor
     if clusters is not None:
         group = _numbers(clusters, "clusters", num_clusters, num_tasks)
         within = dist.Normal(0.0, numpyro.sample("cluster_spread", scale_prior("cluster")))
