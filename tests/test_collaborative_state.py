@@ -97,6 +97,18 @@ def test_a_run_that_was_interrupted_goes_on(data, tmp_path, monkeypatch, likelih
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
+def test_levels_have_one_answer_with_and_without_acceleration(data, monkeypatch):
+    """The variance of the base is held, whatever is extrapolated."""
+    engine, levels = EM("probit", tol=1e-9, max_iterations=2000), _levels(data)
+    fast = engine.run(*levels, progress_bar=False)
+    monkeypatch.setattr(em, "Anderson", partial(Anderson, plain_steps=10_000))
+    plain = engine.run(*levels, progress_bar=False)
+    assert fast.converged and plain.converged and fast.num_iterations < plain.num_iterations
+    np.testing.assert_allclose(fast.trace[-1], plain.trace[-1], atol=1e-4)
+    np.testing.assert_allclose(fast.state.scales, plain.state.scales, rtol=1e-2, atol=1e-3)
+
+
 def test_users_without_ratings_are_as_all_start(data):
     """In an individual model: at the mean of all numbers, with the base kernel's variance."""
     engine = EM("gaussian", collaborative=False, max_iterations=5)
