@@ -5,13 +5,15 @@ import io
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from cli_run import run
 
-from bayesrank import PreferenceGP, Ranker
+from bayesrank import Ranker
+from bayesrank.estimators.skills import newcomers, outcome_chances
 
 NAMES = ["ada", "bob", "cy", "dot", "eve"]
 FEATURES = np.array([[0.0, 3.0], [1.0, 1.0], [2.0, 2.0], [3.0, 9.0], [4.0, 4.0]])
@@ -82,19 +84,18 @@ def test_new_items_by_their_features(at, capsys):
         == 0
     )
     got = pd.read_csv("p.csv")
-    X = np.concatenate([FEATURES, [[2.5, 5.0]]])
-    gp = PreferenceGP(ard=True, hyperparameters="prior").fit(
-        FEATURES, [game[:2] for game in GAMES], ties=[bool(tie) for *_, tie in GAMES]
-    )
-    pairs = [(5, 0), (1, 5), (0, 1)]
+    options: Any = {"ard": True, "hyperparameters": "prior", "items": range(len(FEATURES))}
+    ranker = Ranker(item_features=FEATURES, **options)
+    ranker.fit([game[:2] for game in GAMES], ties=[bool(tie) for *_, tie in GAMES])
+    new = newcomers(ranker, np.array([[2.5, 5.0]]))
+    truth = outcome_chances(ranker, np.array([(5, 0), (1, 5), (0, 1)]), new)
     for outcome in ("win", "tie", "loss"):
-        truth = gp.predict_proba(pairs, X, outcome=outcome)
-        np.testing.assert_allclose(got[outcome], truth, atol=2e-5)
+        np.testing.assert_allclose(got[outcome], truth[outcome], atol=2e-5)
     skills = pd.read_csv("s.csv")
-    mean, _ = gp.predict(X)
+    mean, sd = new.skills()
     assert skills["item"].tolist() == ["fay"]
-    np.testing.assert_allclose(skills["skill_mean"], mean[5] - mean[:5].mean(), atol=1e-4)
-    assert skills["skill_sd"].tolist()[0] > 0.0
+    np.testing.assert_allclose(skills["skill_mean"], mean, atol=1e-4)
+    np.testing.assert_allclose(skills["skill_sd"], sd, atol=1e-4)
     assert run("predict", "features", "--items", "new.csv") == 0
     assert _printed(capsys)[-1]["item"] == "fay"
 

@@ -419,7 +419,8 @@ def readable_arguments(
     """
     learned = {} if fitted is None else fitted.initial
     given = {name: value for name, value in params.items() if name not in learned}
-    found = trace(model, args, kwargs, given)
+    kept = fitted is not None and fitted.called is not None
+    found = trace(model, args, kwargs, given, keep_arguments=kept)
     if fitted is not None and not found.has_read_what(fitted):
         raise ValueError(
             "the data have changed since the fit, so what would be said is of other data; fit "

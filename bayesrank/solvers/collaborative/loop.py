@@ -27,7 +27,7 @@ from bayesrank.solvers.collaborative.shared import SharedProcess
 from bayesrank.solvers.collaborative.state import EMState
 
 Array = NDArray[Any]
-Arrays = tuple[Array, ...]
+Coordinates = tuple[Array, ...]
 
 
 class Anderson:
@@ -39,12 +39,12 @@ class Anderson:
 
     def restart(self) -> None:
         """Forget all iterations, as after a proposal that was worse."""
-        self._last: tuple[Arrays, Array] | None = None
-        self._images: list[Arrays] = []
+        self._last: tuple[Coordinates, Array] | None = None
+        self._images: list[Coordinates] = []
         self._residuals: list[Array] = []
         self._wait = self.plain_steps
 
-    def propose(self, image: Arrays, residual: Array) -> Arrays | None:
+    def propose(self, image: Coordinates, residual: Array) -> Coordinates | None:
         """Arrays beyond those of the image by residuals (e,), or None: go to the image itself."""
         if self._last is not None:
             before = self._last[0]
@@ -244,14 +244,14 @@ class Loop:
         point = self._anderson.propose(after, np.concatenate(change))
         return (None, new) if point is None else (new, self._state_at(point, new))
 
-    def _coordinates(self, state: EMState) -> Arrays:
+    def _coordinates(self, state: EMState) -> Coordinates:
         """The state as arrays of logarithms and factors, of which every combination is a state."""
         root = np.linalg.cholesky(state.kernel / self._unit**2)
         np.fill_diagonal(root, np.log(np.diagonal(root)))
         logs = np.log(np.where(state.tau > 0, state.tau, 1.0)), np.log(state.scales)
         return root, state.shared_theta, state.mean, state.level, state.nu, state.theta, *logs
 
-    def _state_at(self, point: Arrays, state: EMState) -> EMState:
+    def _state_at(self, point: Coordinates, state: EMState) -> EMState:
         """Undo `_coordinates`; what is not one, or has no logarithm, is as in `state`."""
         root, shared, mean, level, nu, theta, tau, scales = point
         np.fill_diagonal(root, np.exp(np.diagonal(root)))
