@@ -160,12 +160,12 @@ def test_an_option_that_is_a_table_comes_back(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_ranker_of_139_items_takes_less_than_ten_megabytes(tmp_path):
+def test_a_ranker_of_139_items_takes_less_than_eleven_megabytes(tmp_path):
     data = load_modechoice()
     ranker: Any = Ranker(ard=True, num_samples=2000).fit(data)
     path = tmp_path / "ranker.npz"
     ranker.save(path)
-    assert path.stat().st_size < 9_700_000
+    assert path.stat().st_size < 10_700_000
     again: Any = Ranker.load(path)
     assert np.array_equal(again.samples(), ranker.samples())
     assert np.array_equal(again.result.drawn.log_proposals, ranker.result.drawn.log_proposals)

@@ -66,6 +66,9 @@ PAIR_LIKELIHOODS = {"probit": (Thurstone, ThurstoneTies), "logit": (BradleyTerry
 """Distributions of an outcome without ties and with them."""
 
 
+_LOG_ODDS_OF_OWN = -3.0, 1.5  # mean and sd; no maximum lies at a share of zero
+
+
 class ScalePrior(NamedTuple):
     """A log-normal prior of a scale: median and standard deviation of the logarithm."""
 
@@ -199,7 +202,7 @@ def preference_gp(
     ``amplitude``    LogNormal(0, 1)                prior sd of a skill
     ``lengthscale``  LogNormal(log sqrt d, 1)       distance over which skill varies
     ``noise``        LogNormal(0, 0.1)              sd of a performance; sets the unit of skill
-    ``item_share``   Beta(0.5, 6)                   share of each item alone (`item_effects`)
+    ``item_share``   LogitNormal(-3, 1.5)           share of each item alone (`item_effects`)
     ``graph_weight`` LogNormal(0, 2)                pull between neighbours (with ``laplacian``)
     ``f``            Gaussian process, shape (n,)   skills
     ``f_new``        given ``f``, shape (m,)        skills of the new items (with ``X_new``)
@@ -457,7 +460,9 @@ def feature_kernel(
     lengthscale = numpyro.sample("lengthscale", prior)
     if not item_effects:
         return gp.rbf(amplitude, lengthscale), 0.0
-    share = jnp.asarray(numpyro.sample("item_share", dist.Beta(0.5, 6.0)))
+    odds = dist.Normal(*_LOG_ODDS_OF_OWN)
+    logistic = dist.TransformedDistribution(odds, dist.transforms.SigmoidTransform())
+    share = jnp.asarray(numpyro.sample("item_share", logistic))
     return gp.rbf(amplitude * jnp.sqrt(1.0 - share), lengthscale), share * amplitude**2
 
 

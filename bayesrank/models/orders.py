@@ -208,7 +208,7 @@ def preference_orders(
     ================ ============================== ============================================
     ``amplitude``    LogNormal(0, 1)                prior sd of a skill
     ``lengthscale``  LogNormal(log sqrt d, 1)       distance over which skill varies
-    ``item_share``   Beta(0.5, 6)                   share of each item alone (`item_effects`)
+    ``item_share``   LogitNormal(-3, 1.5)           share of each item alone (`item_effects`)
     ``f``            Gaussian process, shape (n,)   skills, in units of the noise
     ``noise``        Normal(0, 1), shape (N, L)     of each performance in each event
     ``order``        observed, shape (N, M)         1 for each condition
