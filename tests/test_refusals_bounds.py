@@ -42,7 +42,10 @@ REFUSED = [
         ),
         (lambda: bounds.finite_class_bound([0.5, 0.5], 9, num_functions=0), "num_functions is 0"),
         (lambda: bounds.finite_class_examples([0.5, 0.5], 0), "epsilon is 0; pass a"),
-        (lambda: bounds.uniform_examples([0.5, 0.5], 0.1, lambda n: float(sum(n))), "out of reach"),
+        (
+            lambda: bounds.uniform_examples([0.5, 0.5], 0.1, lambda n: float(np.sum(n))),
+            "out of reach",
+        ),
         (lambda: bounds.linear_shatter(0), "dim is 0; pass a whole number from 1 on"),
         (lambda: bounds.linear_shatter(2)([-1, 2]), r"counts must have shape \(k,\)"),
         (

@@ -198,7 +198,8 @@ def test_what_a_whole_report_does_not_list_is_missing():
 def test_reports_that_list_what_was_resolved_alone_do_not_know_all_tasks(tmp_path):
     path = tmp_path / "board.json"
     path.write_text(json.dumps({"x": {"resolved": ["a", "b"]}, "y": {"resolved": ["a"]}}))
-    for read in (read_scores, lambda path: read_comparisons(path).scores):
+    readers: Any = (read_scores, lambda path: read_comparisons(path).scores)
+    for read in readers:
         with pytest.warns(ReadingNote, match="those that no system resolved are left out"):
             assert read(path).task_names == ("a", "b")
 

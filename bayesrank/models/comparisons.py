@@ -444,7 +444,7 @@ def process_skills(
     if X_new is not None:
         X_new = check_features(X_new, "X_new", columns=X.shape[1])
         # Of other items the graph says nothing once f is known: no Laplacian here.
-        new = gp.conditional(kernel, X, process.scale_tril, f, X_new)
+        new: Any = gp.conditional(kernel, X, process.scale_tril, f, X_new)
         covariance = new.covariance_matrix + own_variance * jnp.eye(X_new.shape[0], dtype=X.dtype)
         numpyro.sample("f_new", dist.MultivariateNormal(new.loc, covariance_matrix=covariance))
     return f
