@@ -342,21 +342,12 @@ def _assembled(
     read = {x for equation in equations for x in equation.variables}
     read |= {x for x in variables if isinstance(x, int)}
     constants = {number: value for number, value in constants.items() if number in read}
+    said = found["computed"], found["messages"], called and called[0]
     content = (
         frozen_equations(equations),
         frozen({name: (x.number, x.shape, str(x.dtype)) for name, x in inputs.items()}),
         tuple((number, jnp.shape(x), str(x.dtype)) for number, x in constants.items()),
-        frozen(
-            [
-                outputs,
-                initial,
-                computed,
-                found["computed"],
-                domains,
-                found["messages"],
-                called and called[0],
-            ]
-        ),
+        frozen([outputs, initial, computed, domains, *said]),
         frozen_tree(found["tree"]),
         None if tree is None else frozen_tree(tree),
         validates,

@@ -208,6 +208,7 @@ class EPSkills(ComparisonPosterior):
 
     def __init__(self, result: Any, likelihood: str = "probit", widening: float = 1.0) -> None:
         self.result, self.likelihood, self.widening = result, likelihood, widening
+        self.then: Any = None  # as of the time that was asked for last, where skills move
 
     @property
     def at(self) -> dict[str, NDArray[np.int64]]:

@@ -14,7 +14,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
@@ -221,15 +220,12 @@ def _moved(part: Component, process: str, gap: float, num_items: int) -> Compone
     return part._replace(mean=mean, covariance=covariance)
 
 
-_LATEST: WeakKeyDictionary[EPSkills, SkillsAt] = WeakKeyDictionary()
-
-
 def skills_then(skills: EPSkills, when: float) -> SkillsAt:
     """The posterior at one time; several questions about one are answered by one pass."""
-    found = _LATEST.get(skills)
+    found = skills.then  # once, for another thread may ask about another time
     if found is None or found.when != when:
         [found] = skills_at(skills, [when])
-        _LATEST[skills] = found
+        skills.then = found
     return found
 
 
